@@ -1,0 +1,51 @@
+# Each target does all the set-up it needs, in this folder: a virtual environment in .venv, caches in .cache.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export XDG_CACHE_HOME := $(CURDIR)/.cache
+export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
+export TMPDIR := $(CURDIR)/.cache/tmp
+export PRE_COMMIT_HOME := $(CURDIR)/.cache/pre-commit
+
+.PHONY: help demo test test-fast test-long lint bench wheel clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: .venv/ready ## See what the library does: about ten seconds once installed
+	$(BIN)/neoteny demo --out demo.png
+
+test: lint ## Everything but the long tests
+	$(BIN)/pytest -m "not long"
+
+test-fast: .venv/ready ## The tests that take seconds
+	$(BIN)/pytest -m "not slow and not long" -n 2
+
+test-long: .venv/ready ## The tests that take minutes
+	$(BIN)/pytest -m long
+
+lint: .venv/ready ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready ## What replay costs on this machine
+	$(BIN)/neoteny bench replay
+
+wheel: .venv/ready ## Build the wheel into dist/
+	$(BIN)/python -m build --outdir dist
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .cache dist demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Neoteny needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}: make PYTHON=... names another")'
+	mkdir -p $(TMPDIR)
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet pip
+	$(BIN)/python -m pip install --quiet --group dev --editable .
+	touch $@

@@ -1,0 +1,172 @@
+"""``neoteny bench replay``: what a draw and a sample cost, beside uniform replay and the paper's samplers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from neoteny import __version__
+from neoteny.bench.timing import alternate
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.sampling import AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
+from neoteny.replay.schedules import LinearDecay, Uniform
+
+BATCH = 256
+FIELDS: dict[str, tuple[int, ...]] = {
+    "obs": (67,),
+    "action": (21,),
+    "next_obs": (67,),
+    "reward": (),
+    "terminated": (),
+}  # dm_control's humanoid
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+MAIN_SIZE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sampler at one size: microseconds to draw 256 slots, and to sample 256 transitions."""
+
+    size: int
+    sampler: str
+    draw_us: float
+    sample_us: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A ratio that must stay on its side of a limit."""
+
+    what: str
+    ratio: float
+    limit: float
+    at_most: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Whether it does."""
+        return self.ratio <= self.limit if self.at_most else self.ratio >= self.limit
+
+    def __str__(self) -> str:
+        word = "at most" if self.at_most else "at least"
+        return f"{'met ' if self.met else 'MISS'}  {self.ratio:8.2f}  {word} {self.limit:g}  {self.what}"
+
+
+def main(argv: list[str]) -> int:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(prog="neoteny bench replay", description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--rounds", type=int, default=25, help="how often each case is measured, in turn (25)")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=list(SIZES), metavar="N", help="buffer sizes to measure"
+    )
+    options = parser.parse_args(argv)
+    print(f"Microseconds for {BATCH} of N transitions of {sum_floats()} floats; medians of {options.rounds} rounds.")
+    print(f"{'N':>12}  {'sampler':<26}{'draw':>10}{'sample':>10}{'sample / uniform':>18}")
+    rows: list[Row] = []
+    for size in options.sizes:
+        try:
+            measured = measure(size, options.rounds)
+        except MemoryError as error:
+            print(f"{size:>12,}  not measured: {error}")
+            continue
+        uniform = {row.sampler: row.sample_us for row in measured if row.sampler.startswith("uniform")}
+        for row in measured:
+            ratio = row.sample_us / uniform["uniform, filling" if "filling" in row.sampler else "uniform"]
+            print(f"{size:>12,}  {row.sampler:<26}{row.draw_us:>10.1f}{row.sample_us:>10.1f}{ratio:>18.2f}", flush=True)
+        rows += measured
+    bars = judge(rows)
+    print("\nBars:", *bars, sep="\n  ")
+    if options.json:
+        figures = {
+            "neoteny": __version__,
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "rows": [asdict(row) for row in rows],
+            "bars": [{**asdict(bar), "met": bar.met} for bar in bars],
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+def measure(size: int, rounds: int) -> list[Row]:
+    """Every sampler at one size, over one buffer: first one transition short of full, then wrapped."""
+    buffer = ReplayBuffer(size, FIELDS, AgeWeightedSampler(Uniform()))
+    _extend(buffer, size - 1)
+    uniform, exact = AgeWeightedSampler(Uniform()), AgeWeightedSampler(LinearDecay())
+    filling = _compare(buffer, {"uniform, filling": uniform, "SWD exact, filling": exact}, rounds)
+    _extend(buffer, 1 + size // 3)
+    full: dict[str, Sampler] = {
+        "uniform": uniform,
+        "SWD exact": exact,
+        "SWD bucketed (paper)": BucketedSampler(LinearDecay()),
+        "SWD bucketed, cached": BucketedSampler(LinearDecay(), cached=True),
+        "SWD reference (Alg. 1)": ReferenceSampler(LinearDecay()),
+    }
+    return _compare(buffer, full, rounds) + filling[1:]
+
+
+def judge(rows: list[Row]) -> list[Bar]:
+    """The bars that the sizes measured allow."""
+    at = {(row.size, row.sampler): row for row in rows}
+    bars = []
+    if (MAIN_SIZE, "uniform") in at:
+        bare, uniform = at[MAIN_SIZE, "bare NumPy"], at[MAIN_SIZE, "uniform"]
+        exact, reference = at[MAIN_SIZE, "SWD exact"], at[MAIN_SIZE, "SWD reference (Alg. 1)"]
+        bars += [
+            Bar("uniform sample / bare integers + take(out=), N = 1M", uniform.sample_us / bare.sample_us, 1.3),
+            Bar("SWD exact sample / uniform sample, N = 1M", exact.sample_us / uniform.sample_us, 1.1),
+            Bar("SWD reference draw / SWD exact draw, N = 1M", reference.draw_us / exact.draw_us, 100, False),
+        ]
+    small, large = at.get((min(SIZES), "SWD exact")), at.get((max(SIZES), "SWD exact"))
+    if small and large:
+        bars.append(Bar("SWD exact draw, N = 10M / N = 10k", large.draw_us / small.draw_us, 1.5))
+    return bars
+
+
+def sum_floats() -> int:
+    """The floats of one transition."""
+    return sum(math.prod(shape) for shape in FIELDS.values())
+
+
+def _compare(buffer: ReplayBuffer, samplers: dict[str, Sampler], rounds: int) -> list[Row]:
+    rng = np.random.default_rng(0)
+    out = np.empty((BATCH, sum_floats()), np.float32)
+    size = buffer.num_stored
+
+    def bare_draw() -> object:
+        return rng.integers(0, size, BATCH)
+
+    def bare_sample() -> object:
+        return np.take(buffer.rows, rng.integers(0, size, BATCH), axis=0, out=out, mode="clip")
+
+    def draw(sampler: Sampler) -> Callable[[], object]:
+        return lambda: sampler.slots(
+            rng, BATCH, num_stored=size, head=buffer.head, capacity=buffer.capacity, num_envs=1
+        )
+
+    def sample(sampler: Sampler) -> Callable[[], object]:
+        own = buffer.with_sampler(sampler, seed=0)
+        return lambda: own.sample(BATCH, out)
+
+    draws = {"bare NumPy": bare_draw} | {name: draw(sampler) for name, sampler in samplers.items()}
+    samples = {"bare NumPy": bare_sample} | {name: sample(sampler) for name, sampler in samplers.items()}
+    draw_times, sample_times = alternate(draws, rounds), alternate(samples, rounds)
+    return [Row(buffer.capacity, name, draw_times[name], sample_times[name]) for name in draws]
+
+
+def _extend(buffer: ReplayBuffer, count: int) -> None:
+    rng = np.random.default_rng(0)
+    while count > 0:
+        steps = min(count, 100_000)
+        buffer.extend(**{name: rng.random((steps, *shape), np.float32) for name, shape in FIELDS.items()})
+        count -= steps

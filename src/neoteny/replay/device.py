@@ -1,0 +1,265 @@
+"""The same draws inside ``jit``: pure functions over a ring that lives on the device.
+
+A law here is a function ``(key, batch_size, num_stored, num_envs) -> positions``, where num_stored may be
+traced; ``linear_decay``, ``linear_growth`` and ``window`` also take traced numbers, so that a grid over T
+and w_min is one program under ``vmap``. Probabilities are float32, positions are whole numbers drawn as
+such, so nothing is lost at 10 million entries.
+
+    ring = init(1_000_000, {"obs": jnp.zeros(3), "reward": jnp.zeros(())})
+    ring = add(ring, {"obs": obs, "reward": reward})           # leaves (num_envs, ...)
+    batch = sample(ring, key, 256, linear_decay(80_000, 0.1))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from neoteny.replay.ageing import Schedule, evaluate, positive_total, uses
+from neoteny.replay.schedules import LinearDecay, LinearGrowth, Uniform, Window
+
+Number = Array | float
+Law = Callable[[Array, int, Number, int], Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ring:
+    """Transitions on the device: `data` leaves (capacity, ...), the next slot to write, how many are held."""
+
+    data: Any
+    head: Array
+    num_stored: Array
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions it holds when full."""
+        return int(jax.tree.leaves(self.data)[0].shape[0])
+
+
+def init(capacity: int, example: Any) -> Ring:
+    """An empty ring for transitions like `example`, a tree of arrays without a leading axis."""
+    if capacity < 1:
+        raise ValueError(f"capacity must be >= 1, got {capacity}")
+    data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), example)
+    return Ring(data, jnp.int32(0), jnp.int32(0))
+
+
+def add(ring: Ring, transitions: Any) -> Ring:
+    """The ring with one transition of each environment added: leaves (num_envs, ...)."""
+    num_envs = jax.tree.leaves(transitions)[0].shape[0]
+    if ring.capacity % num_envs:
+        raise ValueError(f"capacity must be a multiple of the number of environments, {num_envs}, got {ring.capacity}")
+    data = jax.tree.map(
+        lambda held, new: jax.lax.dynamic_update_slice_in_dim(held, new.astype(held.dtype), ring.head, 0),
+        ring.data,
+        transitions,
+    )
+    return Ring(
+        data,
+        (ring.head + num_envs) % ring.capacity,
+        jnp.minimum(ring.num_stored + num_envs, ring.capacity),
+    )
+
+
+def sample(ring: Ring, key: Array, batch_size: int, law: Law, num_envs: int = 1) -> Any:
+    """A batch drawn by `law`, with replacement; `num_envs` is how many transitions each ``add`` brought.
+
+    An empty ring cannot raise inside jit: it gives zeros. Add first.
+    """
+    slots = draw_slots(law, key, batch_size, ring.num_stored, ring.head, ring.capacity, num_envs)
+    return jax.tree.map(lambda held: held[slots], ring.data)
+
+
+def draw_slots(
+    law: Law, key: Array, batch_size: int, num_stored: Number, head: Number, capacity: int, num_envs: int = 1
+) -> Array:
+    """Slots of anybody's ring, int32, as ``AgeWeightedSampler.slots`` draws them on the host."""
+    positions = law(key, batch_size, num_stored, num_envs)
+    return jnp.asarray((head - 1 - positions) % capacity, jnp.int32)
+
+
+def uniform() -> Law:
+    """Every stored transition alike."""
+
+    def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
+        return _below(key, batch_size, num_stored)
+
+    return law
+
+
+def window(steps: Number) -> Law:
+    """Uniform over ages up to `steps`."""
+
+    def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
+        whole = jnp.asarray(steps, jnp.float32).astype(jnp.int32)
+        width = (1 + (whole - 1) // num_envs) * num_envs
+        return _below(key, batch_size, jnp.minimum(width, num_stored))
+
+    return law
+
+
+def linear_decay(decay_steps: Number, min_weight: Number) -> Law:
+    """max(w, 1 - age / T) as a mixture: uniform on all, uniform on the q above the floor, and a triangle.
+
+    The triangle, weight (q - 1 - r) E / T for vector step r < q, is the smaller of two distinct uniform r:
+    min(x, y) with x in 0 .. q-1 and y in 0 .. q-2.
+    """
+
+    def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
+        q = _steps_to_plateau(decay_steps, min_weight, groups, num_envs)
+        end = 1.0 - min_weight - (1.0 + (q - 1.0) * num_envs) / decay_steps
+        triangle = q * (q - 1.0) * num_envs / (2.0 * decay_steps)
+        part = _choose(key, size, [triangle, jnp.maximum(end, 0.0) * q, min_weight * groups])
+        x = _below(_fold(key, 1), size, jnp.where(part == 2, groups, q))
+        y = _below(_fold(key, 2), size, q - 1)
+        return jnp.where(part == 0, jnp.minimum(x, y), x)
+
+    return _spread(steps)
+
+
+def linear_growth(decay_steps: Number, min_weight: Number) -> Law:
+    """min(1, w + age / T) as a mixture: uniform on all, on the plateau, on the rise, and a rising triangle."""
+
+    def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
+        q = _steps_to_plateau(decay_steps, min_weight, groups, num_envs)
+        triangle = q * (q - 1.0) * num_envs / (2.0 * decay_steps)
+        plateau = (1.0 - min_weight) * (groups - q)
+        part = _choose(key, size, [triangle, q / decay_steps, min_weight * groups, plateau])
+        start = jnp.where(part == 3, q, 0)
+        x = start + _below(_fold(key, 1), size, jnp.where(part >= 2, groups, q) - start)
+        y = _below(_fold(key, 2), size, q - 1)
+        return jnp.where(part == 0, jnp.maximum(x, y + 1), x)
+
+    return _spread(steps)
+
+
+_BLOCK = 1024
+_HALVES = tuple(_BLOCK >> k for k in range(1, _BLOCK.bit_length()))
+
+
+def table(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
+    """Any schedule of the age alone, from a table for up to `max_stored` transitions.
+
+    Two searches among whole numbers: a block of 1,024 vector steps, then a step in it, each by prefix sums
+    scaled to 2^32. A probability is then right to about one part in a million of the mean one.
+    """
+    if uses(schedule):
+        raise ValueError(f"{schedule} uses {', '.join(uses(schedule))}: on the device a schedule may use the age alone")
+    groups = -(-max_stored // num_envs)
+    blocks = -(-groups // _BLOCK)
+    weights = np.zeros(blocks * _BLOCK)
+    ages = 1 + np.arange(groups) * num_envs
+    weights[:groups] = evaluate(schedule, ages, num_stored=max_stored, clock=max_stored)
+    inside = np.cumsum(weights.reshape(blocks, _BLOCK), axis=1)
+    masses = inside[:, -1]
+    positive_total(schedule, float(masses.sum()), max_stored)
+    outer = jnp.asarray(_scaled(np.cumsum(masses)))
+    inner = jnp.asarray(_scaled(inside / np.where(masses > 0, masses, 1.0)[:, None], total=1.0))
+
+    def steps(key: Array, size: int, groups: Array, num_envs_now: int) -> Array:
+        if num_envs_now != num_envs:
+            raise ValueError(f"this table is for {num_envs} environments, got {num_envs_now}")
+        last = (groups - 1) // _BLOCK
+        before = jnp.where(last > 0, outer[jnp.maximum(last - 1, 0)], jnp.uint32(0))
+        part = inner[last, (groups - 1) % _BLOCK]  # of the last block, how much is held
+        total = before + _scale(part, outer[last] - before)
+        u = _scale(jax.random.bits(_fold(key, 1), (size,), jnp.uint32), total)
+        block = jnp.minimum(jnp.searchsorted(outer, u, side="right").astype(jnp.int32), last)
+        held = jnp.where(block == last, part, inner[block, _BLOCK - 1])
+        v = _scale(jax.random.bits(_fold(key, 2), (size,), jnp.uint32), held)
+        step = jnp.zeros_like(block)
+        for half in _HALVES:  # a binary search in each draw's own block
+            step += jnp.where(inner[block, step + half - 1] <= v, half, 0)
+        return jnp.minimum(block * _BLOCK + step, groups - 1)
+
+    return _spread(steps)
+
+
+def law_of(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
+    """The device's law of a host's schedule, for rings of up to `max_stored` transitions."""
+    if type(schedule) is LinearDecay:
+        return linear_decay(schedule.decay_steps, schedule.min_weight)
+    if type(schedule) is LinearGrowth:
+        return linear_growth(schedule.decay_steps, schedule.min_weight)
+    if type(schedule) is Uniform:
+        return uniform()
+    if type(schedule) is Window:
+        return window(schedule.steps)
+    return table(schedule, max_stored, num_envs)
+
+
+def _spread(steps: Callable[[Array, int, Array, int], Array]) -> Law:
+    """A law over positions from one over vector steps; each transition of a step is as likely."""
+
+    def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
+        stored = jnp.asarray(num_stored, jnp.int32)
+        groups = -(-stored // num_envs)
+        if num_envs == 1:
+            return steps(key, batch_size, groups, 1)
+        return _redraw_outside(steps, key, batch_size, stored, groups, num_envs)
+
+    return law
+
+
+def _redraw_outside(
+    steps: Callable[[Array, int, Array, int], Array],
+    key: Array,
+    size: int,
+    stored: Array,
+    groups: Array,
+    num_envs: int,
+) -> Array:
+    """Where num_envs does not divide num_stored the oldest step is short: what falls outside is drawn again."""
+
+    def draw(key: Array) -> Array:
+        return steps(key, size, groups, num_envs) * num_envs + _below(_fold(key, 3), size, num_envs)
+
+    def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        key, positions = carry
+        key = _fold(key, 4)
+        return key, jnp.where(positions < stored, positions, draw(key))
+
+    return jax.lax.while_loop(lambda carry: (carry[1] >= stored).any(), again, (key, draw(key)))[1]
+
+
+def _steps_to_plateau(decay_steps: Number, min_weight: Number, groups: Array, num_envs: int) -> Array:
+    line = jnp.ceil(((1.0 - min_weight) * decay_steps - 1.0) / num_envs)
+    return jnp.clip(line, 0.0, groups.astype(jnp.float32)).astype(jnp.int32)
+
+
+def _choose(key: Array, size: int, masses: list[Array]) -> Array:
+    """Which part of a mixture each draw comes from."""
+    sums = jnp.cumsum(jnp.stack([jnp.asarray(mass, jnp.float32) for mass in masses]))
+    u = jax.random.uniform(key, (size,)) * sums[-1]
+    # A mass of 0 is never chosen, not even the last, where u might round up to the sum.
+    return jnp.searchsorted(sums, jnp.minimum(u, jnp.nextafter(sums[-1], 0.0)), side="right")
+
+
+def _below(key: Array, size: int, end: Number | Array) -> Array:
+    """Whole numbers, uniform on 0 .. end-1; 0 where end < 1."""
+    return jax.random.randint(key, (size,), 0, jnp.maximum(jnp.asarray(end, jnp.int32), 1))
+
+
+def _fold(key: Array, number: int) -> Array:
+    return jax.random.fold_in(key, number)
+
+
+def _scaled(sums: np.ndarray, total: float | None = None) -> np.ndarray:
+    """Prefix sums as uint32, the total near 2^32."""
+    return np.round(sums / (sums[-1] if total is None else total) * (2.0**32 - 1)).astype(np.uint32)
+
+
+def _scale(x: Array, total: Array) -> Array:
+    """floor(x * total / 2^32) of two uint32, by halves of 16 bits."""
+    low, high = x & 0xFFFF, x >> 16
+    t_low, t_high = total & 0xFFFF, total >> 16
+    middle = (low * t_low >> 16) + low * t_high  # below 2^32: (2^16 - 1)^2 + 2^16
+    across = high * t_low + (middle & 0xFFFF)
+    return high * t_high + (middle >> 16) + (across >> 16)

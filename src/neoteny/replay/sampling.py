@@ -1,0 +1,204 @@
+"""Samplers: which stored transitions to replay, from four numbers about the ring and nothing else.
+
+``AgeWeightedSampler`` draws the exact law at the price of uniform replay. ``ReferenceSampler`` and
+``BucketedSampler`` are the paper's own two, to compare with. All have the same methods, and need no buffer
+of ours: a ring is ``num_stored`` transitions in ``capacity`` slots, ``head`` the next slot to be written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
+from neoteny.replay.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
+from neoteny.replay.laws import Law
+from neoteny.replay.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
+
+
+class Sampler(Protocol):
+    """Draws of transitions by their age."""
+
+    schedule: Schedule
+    draws_ahead: bool = False
+    """Whether many batches may be drawn at once from a full ring, because its law no longer changes."""
+
+    def positions(
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+    ) -> Ints:
+        """Draw `batch_size` positions, with replacement: 0 the newest transition, num_stored - 1 the oldest."""
+        ...
+
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+        """The probability of each position under the law that ``positions`` draws from."""
+        ...
+
+    def slots(
+        self,
+        rng: np.random.Generator,
+        batch_size: int,
+        *,
+        num_stored: int,
+        head: int,
+        capacity: int,
+        num_envs: int = 1,
+        clock: int = 0,
+    ) -> Ints:
+        """Draw `batch_size` slots of anybody's ring buffer, with replacement.
+
+        rng: where the randomness comes from. num_stored: transitions held. head: the next slot to be
+        written. capacity: slots in all. num_envs: how many transitions each vector step wrote, side by
+        side. clock: transitions ever added, for schedules that use it. Returns int64, shape (batch_size,).
+        """
+        check_ring(num_stored, head, capacity, num_envs)
+        check_batch_size(batch_size)
+        return slots_of(self.positions(rng, batch_size, num_stored, num_envs, clock), head, capacity)
+
+
+class AgeWeightedSampler(Sampler):
+    """Exact draws under any schedule.
+
+    Constant time a draw for linear decay, linear growth, uniform and window; logarithmic for the rest, from
+    one table built once (a schedule that ``uses`` the size or the clock: built again when they change).
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = check_schedule_type(schedule)
+        self.draws_ahead = "clock" not in uses(schedule)
+        self._laws: dict[int, Law] = {}
+
+    def positions(
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+    ) -> Ints:
+        return self._law(num_envs).positions(rng, batch_size, num_stored, clock)
+
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+        return self._law(num_envs).pmf(num_stored, clock)
+
+    def _law(self, num_envs: int) -> Law:
+        law = self._laws.get(num_envs)
+        if law is None:
+            law = self._laws[num_envs] = law_of(self.schedule, num_envs)
+        return law
+
+
+class ReferenceSampler(Sampler):
+    """The paper's exact sampler: SWD (ICLR 2026), Algorithm 1 as printed, with any schedule for its line 3.
+
+    Every weight is computed anew for every batch: O(num_stored).
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = check_schedule_type(schedule)
+
+    def positions(
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+    ) -> Ints:
+        return rng.choice(num_stored, size=batch_size, p=self.probabilities(num_stored, num_envs, clock))
+
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+        ages = ages_of(np.arange(num_stored), num_envs)
+        weights = evaluate(self.schedule, ages, num_stored=num_stored, clock=clock)
+        return normalise(self.schedule, weights)
+
+
+class BucketedSampler(Sampler):
+    """The paper's approximation (appendix on bucket sampling): buckets of about equal length, then uniform.
+
+    A bucket's mass is the weight of its median transition times its length. Departs from the paper in
+    cutting by age: cut by slot, a wrapped ring has its newest and oldest in one bucket. Buckets differ by
+    at most one transition, so that none is left over. With `cached` the buckets are computed only when the
+    size has changed, instead of for every batch.
+    """
+
+    def __init__(self, schedule: Schedule, buckets: int = 2_000, cached: bool = False) -> None:
+        if buckets < 1:
+            raise ValueError(f"BucketedSampler: buckets must be >= 1, got {buckets}")
+        self.schedule = check_schedule_type(schedule)
+        self.buckets = buckets
+        self.cached = cached
+        self._built: tuple[tuple[int, int, int], Ints, Floats] | None = None
+
+    def positions(
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+    ) -> Ints:
+        edges, sums = self._table(num_stored, num_envs, clock)
+        bucket: Ints = np.searchsorted(sums, rng.random(batch_size) * sums[-1], side="right")
+        return rng.integers(edges[bucket], edges[bucket + 1])
+
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+        edges, sums = self._table(num_stored, num_envs, clock)
+        lengths = np.diff(edges)
+        return np.repeat(np.diff(sums, prepend=0.0) / sums[-1] / lengths, lengths)
+
+    def _table(self, num_stored: int, num_envs: int, clock: int) -> tuple[Ints, Floats]:
+        """The positions at which the buckets begin, and the prefix sums of their masses."""
+        key = (num_stored, num_envs, clock if "clock" in uses(self.schedule) else 0)
+        if self.cached and self._built is not None and self._built[0] == key:
+            return self._built[1:]
+        buckets = min(self.buckets, num_stored)
+        edges = np.arange(buckets + 1) * num_stored // buckets
+        medians = (edges[:-1] + edges[1:]) // 2
+        weights = evaluate(self.schedule, ages_of(medians, num_envs), num_stored=num_stored, clock=clock)
+        sums = np.cumsum(normalise(self.schedule, weights * np.diff(edges)))
+        self._built = (key, edges, sums)
+        return edges, sums
+
+
+SAMPLERS: dict[str, Callable[[Schedule], Sampler]] = {
+    "exact": AgeWeightedSampler,
+    "reference": ReferenceSampler,
+    "bucketed": BucketedSampler,
+}
+"""The samplers by name."""
+
+
+def law_of(schedule: Schedule, num_envs: int) -> Law:
+    """The law of `schedule` for rings filled by `num_envs` environments."""
+    # By exact type: a subclass may have its own weight, which these closed forms would not know.
+    if type(schedule) is LinearDecay:
+        return LinearDecayLaw(float(schedule.decay_steps), float(schedule.min_weight), num_envs)
+    if type(schedule) is LinearGrowth:
+        return LinearGrowthLaw(float(schedule.decay_steps), float(schedule.min_weight), num_envs)
+    if type(schedule) is Uniform:
+        return WindowLaw(math.inf, num_envs)
+    if type(schedule) is Window:
+        return WindowLaw(float(schedule.steps), num_envs)
+    if type(schedule) is EmphasizeRecent:
+        return EmphasizeRecentLaw(schedule, num_envs)
+    return SizedTableLaw(schedule, num_envs) if uses(schedule) else TableLaw(schedule, num_envs)
+
+
+def slots_of(positions: Ints, head: int, capacity: int) -> Ints:
+    """The slots of positions behind the write head: (head - 1 - position) mod capacity."""
+    slots = (head - 1) - positions
+    slots %= capacity
+    return slots
+
+
+def check_ring(num_stored: int, head: int, capacity: int, num_envs: int) -> None:
+    """Refuse four numbers that describe no ring, or an empty one."""
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be >= 1, got {num_envs}")
+    if not 0 < num_stored <= capacity:
+        empty = "nothing is stored yet: add transitions before sampling" if num_stored == 0 else ""
+        raise ValueError(empty or f"num_stored must be in 1..capacity={capacity}, got {num_stored}")
+    if not 0 <= head < capacity:
+        raise ValueError(f"head, the next slot to be written, must be in 0..{capacity - 1}, got {head}")
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Refuse a batch of nothing."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be >= 1, got {batch_size}")
+
+
+def check_schedule_type(schedule: Schedule) -> Schedule:
+    """`schedule`, or an error if it is not one (a class instead of its instance, a name)."""
+    if isinstance(schedule, type) or not callable(getattr(schedule, "weight", None)):
+        raise TypeError(f"a schedule is an object with weight(age), such as LinearDecay(); got {schedule!r}")
+    return schedule

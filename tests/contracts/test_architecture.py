@@ -1,0 +1,83 @@
+"""The directions of docs/architecture.md: who may import whom, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import neoteny
+
+PACKAGE = Path(neoteny.__file__).parent
+MAY_IMPORT = {
+    "replay": set(),
+    "testing": {"replay"},
+    "bench": {"replay", "cli"},
+    "demo": {"replay"},
+    "cli": set(),
+}
+"""Each room, and the other rooms of ours that it may import (what cli loads, it loads by name)."""
+
+
+def rooms() -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if not room.startswith("__"):
+            found.setdefault(room, []).append(path)
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: imports are absolute here"
+            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize(("room", "paths"), rooms().items())
+def test_rooms_import_only_what_they_may(room: str, paths: list[Path]) -> None:
+    for path in paths:
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "neoteny" and len(parts) > 1 and parts[1] in rooms():
+                assert parts[1] == room or parts[1] in MAY_IMPORT[room], f"{path.name} imports {name}"
+
+
+def test_jax_is_imported_by_device_alone() -> None:
+    for path in rooms()["replay"]:
+        foreign = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"neoteny"}
+        assert foreign <= ({"numpy", "jax"} if path.name == "device.py" else {"numpy"}), path.name
+
+
+def test_importing_takes_numpy_alone_and_under_0_3_seconds() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import neoteny; "
+        "print(*{m.split('.')[0] for m in set(sys.modules) - before})"
+    )
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        times.append(time.perf_counter() - start)
+        assert {name for name in loaded if name not in sys.stdlib_module_names} == {"neoteny", "numpy"}
+    assert min(times) < 0.3 + bare_start()
+
+
+def bare_start() -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    return time.perf_counter() - start
+
+
+def test_every_public_name_is_there() -> None:
+    for name in neoteny.__all__:
+        assert getattr(neoteny, name) is not None

@@ -1,0 +1,96 @@
+"""The command line and the wheel, as a newcomer meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from neoteny.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_an_unknown_command_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fly"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "neoteny: there is no command 'fly'; the commands are: demo, bench replay"
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.split()[0] == "neoteny"
+
+
+def test_demo_writes_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "new" / "demo.png"
+    assert main(["demo", "--out", str(picture), "--capacity", "20000", "--draws", "20000"]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "LinearDecay" in capsys.readouterr().out
+
+
+def test_bench_replay_measures_every_sampler(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    command = [
+        sys.executable,
+        "-m",
+        "neoteny.bench",
+        "replay",
+        "--sizes",
+        "10000",
+        "--rounds",
+        "2",
+        "--json",
+        str(file),
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = json.loads(file.read_text())["rows"]
+    assert {row["sampler"] for row in rows} >= {
+        "uniform",
+        "SWD exact",
+        "SWD bucketed (paper)",
+        "SWD reference (Alg. 1)",
+    }
+    assert all(row["draw_us"] > 0 and row["sample_us"] > 0 and row["sampler"] in shown for row in rows)
+
+
+def test_bench_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "replay", "--sizes", "100000000000", "--rounds", "1"]) == 0
+    assert "not measured: a buffer of 100,000,000,000 rows" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_brings_numpy_and_draws(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "empty", with_pip=True)
+    python = tmp_path / "empty" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, capture_output=True)
+    listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], check=True, capture_output=True).stdout
+    assert {package["name"] for package in json.loads(listed)} - {"pip", "setuptools"} == {"neoteny", "numpy"}
+    draw = (
+        "import numpy as np, neoteny; "
+        "sampler = neoteny.AgeWeightedSampler(neoteny.LinearDecay(decay_steps=80_000, min_weight=0.1)); "
+        "ring = dict(num_stored=900, head=7, capacity=1000, num_envs=1); "
+        "slots = sampler.slots(np.random.default_rng(0), batch_size=256, **ring); "
+        "print(slots.dtype, slots.shape)"
+    )
+    run = subprocess.run([python, "-c", draw], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert run.stdout.strip() == "int64 (256,)"
+    missing = subprocess.run([tmp_path / "empty" / "bin" / "neoteny", "demo"], capture_output=True, text=True)
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        "neoteny demo draws with matplotlib: pip install 'neoteny[report]'\n",
+    )
