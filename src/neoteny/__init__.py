@@ -4,7 +4,10 @@ The public names. Importing them costs NumPy and nothing else.
 """
 
 from neoteny.replay.ageing import Description, Schedule, describe
-from neoteny.replay.buffer import Batch, ReplayBuffer
+from neoteny.replay.batch import Batch
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.frames import Frames
+from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS, AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
 from neoteny.replay.schedules import (
     EmphasizeRecent,
@@ -30,11 +33,13 @@ __all__ = [
     "EmphasizeRecent",
     "ExponentialDecay",
     "Field",
+    "Frames",
     "GeometricDecay",
     "InverseAge",
     "LinearDecay",
     "LinearGrowth",
     "PolynomialDecay",
+    "PrioritizedSampler",
     "ReferenceSampler",
     "ReplayBuffer",
     "Sampler",

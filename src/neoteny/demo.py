@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
             f"{name:<34}{summary.newest_share:>16.2f} x{ages.mean():>12,.0f}"
             f"{summary.effective_sample_size:>18,.0f}{options.draws / seconds:>14,.0f}"
         )
-        plot_law(panel, name, ages, buffer.sampler.probabilities(options.capacity))
+        plot_law(panel, name, ages, buffer.law())
     figure.axes[0].legend(loc="lower left", frameon=False)
     figure.supxlabel("age: transitions added since (log scale)")
     figure.supylabel("how often an age is drawn, over uniform replay (log scale)")

@@ -67,7 +67,7 @@ def test_bench_replay_measures_every_sampler(tmp_path: Path) -> None:
 
 def test_bench_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "replay", "--sizes", "100000000000", "--rounds", "1"]) == 0
-    assert "not measured: a buffer of 100,000,000,000 rows" in capsys.readouterr().out
+    assert "not measured: a buffer of 100,000,000,000 transitions" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -14,8 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from neoteny import __version__
+from neoteny.bench.frames import BATCH as FRAME_BATCH
+from neoteny.bench.frames import FrameCost, measure_frames
+from neoteny.bench.peers import PEERS
 from neoteny.bench.timing import alternate
+from neoteny.replay.ageing import Floats
 from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
 from neoteny.replay.schedules import LinearDecay, Uniform
 
@@ -29,15 +34,19 @@ FIELDS: dict[str, tuple[int, ...]] = {
 }  # dm_control's humanoid
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MAIN_SIZE = 1_000_000
+FRAMES = 100_000
 
 
 @dataclass(frozen=True)
 class Row:
-    """One sampler at one size: microseconds to draw 256 slots, and to sample 256 transitions."""
+    """One sampler at one size: microseconds to draw 256 slots, and to sample 256 transitions.
+
+    Prioritised samplers also update the priorities of what they sampled.
+    """
 
     size: int
     sampler: str
-    draw_us: float
+    draw_us: float | None
     sample_us: float
 
 
@@ -68,9 +77,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=list(SIZES), metavar="N", help="buffer sizes to measure"
     )
+    parser.add_argument(
+        "--frames", type=int, default=FRAMES, metavar="N", help="pixel transitions to measure (100,000; 0 for none)"
+    )
     options = parser.parse_args(argv)
     print(f"Microseconds for {BATCH} of N transitions of {sum_floats()} floats; medians of {options.rounds} rounds.")
-    print(f"{'N':>12}  {'sampler':<26}{'draw':>10}{'sample':>10}{'sample / uniform':>18}")
+    print("'Filling': one transition short of full. Prioritised: a sample and the update of its priorities.\n")
+    print(f"{'N':>12}  {'sampler':<26}{'draw':>10}{'sample':>10}{'/ uniform':>12}")
     rows: list[Row] = []
     for size in options.sizes:
         try:
@@ -78,12 +91,19 @@ def main(argv: list[str]) -> int:
         except MemoryError as error:
             print(f"{size:>12,}  not measured: {error}")
             continue
+        if size == MAIN_SIZE:
+            measured += measure_peers(size, options.rounds)
         uniform = {row.sampler: row.sample_us for row in measured if row.sampler.startswith("uniform")}
         for row in measured:
             ratio = row.sample_us / uniform["uniform, filling" if "filling" in row.sampler else "uniform"]
-            print(f"{size:>12,}  {row.sampler:<26}{row.draw_us:>10.1f}{row.sample_us:>10.1f}{ratio:>18.2f}", flush=True)
+            draw = f"{row.draw_us:>10.1f}" if row.draw_us is not None else f"{'':>10}"
+            print(f"{size:>12,}  {row.sampler:<26}{draw}{row.sample_us:>10.1f}{ratio:>12.2f}", flush=True)
         rows += measured
-    bars = judge(rows)
+    frames = measure_frames(options.frames, options.rounds) if options.frames else None
+    if frames:
+        held = f"{frames.resident_bytes / 1e9:.3f} GB resident" if frames.resident_bytes else "resident bytes unknown"
+        print(f"\n{FRAME_BATCH} stacks of 4 from {frames.transitions:,} frames: {frames.sample_us:.0f} us, {held}")
+    bars = judge(rows, frames)
     print("\nBars:", *bars, sep="\n  ")
     if options.json:
         figures = {
@@ -92,6 +112,7 @@ def main(argv: list[str]) -> int:
             "machine": platform.machine(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
             "rows": [asdict(row) for row in rows],
+            "frames": asdict(frames) if frames else None,
             "bars": [{**asdict(bar), "met": bar.met} for bar in bars],
         }
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -103,7 +124,7 @@ def measure(size: int, rounds: int) -> list[Row]:
     buffer = ReplayBuffer(size, FIELDS, AgeWeightedSampler(Uniform()))
     _extend(buffer, size - 1)
     uniform, exact = AgeWeightedSampler(Uniform()), AgeWeightedSampler(LinearDecay())
-    filling = _compare(buffer, {"uniform, filling": uniform, "SWD exact, filling": exact}, rounds)
+    filling = _compare(buffer, {"uniform, filling": uniform, "SWD exact, filling": exact}, rounds, {})
     _extend(buffer, 1 + size // 3)
     full: dict[str, Sampler] = {
         "uniform": uniform,
@@ -112,24 +133,54 @@ def measure(size: int, rounds: int) -> list[Row]:
         "SWD bucketed, cached": BucketedSampler(LinearDecay(), cached=True),
         "SWD reference (Alg. 1)": ReferenceSampler(LinearDecay()),
     }
-    return _compare(buffer, full, rounds) + filling[1:]
+    errors = np.random.default_rng(1).exponential(size=size)
+    prioritised: dict[str, Callable[[], object]] = {}
+    for name, schedule in {"PER": None, "PER x SWD": LinearDecay()}.items():
+        own = buffer.with_sampler(PrioritizedSampler(schedule), seed=0)
+        own.update_priorities(own.gather(np.arange(size)), errors)
+        prioritised[name] = _sampling_and_updating(own, errors[:BATCH])
+    return _compare(buffer, full, rounds, prioritised) + filling[1:]
 
 
-def judge(rows: list[Row]) -> list[Bar]:
+def measure_peers(size: int, rounds: int) -> list[Row]:
+    """Other libraries at the same size, beside our uniform sample; those that do not work here are named."""
+    buffer = ReplayBuffer(size, FIELDS, AgeWeightedSampler(Uniform()))
+    _extend(buffer, size)
+    errors = np.random.default_rng(1).exponential(size=BATCH)
+    cases = {"uniform": _sampling(buffer, AgeWeightedSampler(Uniform()))}
+    for name, peer in PEERS.items():
+        try:
+            plain, prioritised = peer(size, FIELDS, BATCH, errors)
+            prioritised()
+            cases |= {f"{name} uniform": plain, f"{name} PER": prioritised}
+        except Exception as error:  # whatever keeps another library from working here, say it and go on
+            print(f"{'':>12}  {name}: not measured ({type(error).__name__}: {str(error).splitlines()[0][:90]})")
+    times = alternate(cases, rounds)
+    return [Row(size, name, None, taken) for name, taken in times.items() if name != "uniform"]
+
+
+def judge(rows: list[Row], frames: FrameCost | None) -> list[Bar]:
     """The bars that the sizes measured allow."""
     at = {(row.size, row.sampler): row for row in rows}
     bars = []
     if (MAIN_SIZE, "uniform") in at:
         bare, uniform = at[MAIN_SIZE, "bare NumPy"], at[MAIN_SIZE, "uniform"]
         exact, reference = at[MAIN_SIZE, "SWD exact"], at[MAIN_SIZE, "SWD reference (Alg. 1)"]
+        per, product = at[MAIN_SIZE, "PER"], at[MAIN_SIZE, "PER x SWD"]
+        assert reference.draw_us
+        assert exact.draw_us
         bars += [
             Bar("uniform sample / bare integers + take(out=), N = 1M", uniform.sample_us / bare.sample_us, 1.3),
             Bar("SWD exact sample / uniform sample, N = 1M", exact.sample_us / uniform.sample_us, 1.1),
             Bar("SWD reference draw / SWD exact draw, N = 1M", reference.draw_us / exact.draw_us, 100, False),
+            Bar("PER sample and update / uniform sample, N = 1M", per.sample_us / uniform.sample_us, 3.5),
+            Bar("PER x SWD sample and update / uniform sample, N = 1M", product.sample_us / uniform.sample_us, 6),
         ]
     small, large = at.get((min(SIZES), "SWD exact")), at.get((max(SIZES), "SWD exact"))
-    if small and large:
+    if small and large and small.draw_us and large.draw_us:
         bars.append(Bar("SWD exact draw, N = 10M / N = 10k", large.draw_us / small.draw_us, 1.5))
+    if frames and frames.resident_bytes and frames.transitions == FRAMES:
+        bars.append(Bar("GB resident for 100k frames", frames.resident_bytes / 1e9, 0.85))
     return bars
 
 
@@ -138,7 +189,12 @@ def sum_floats() -> int:
     return sum(math.prod(shape) for shape in FIELDS.values())
 
 
-def _compare(buffer: ReplayBuffer, samplers: dict[str, Sampler], rounds: int) -> list[Row]:
+def _compare(
+    buffer: ReplayBuffer,
+    samplers: dict[str, Sampler],
+    rounds: int,
+    more: dict[str, Callable[[], object]],
+) -> list[Row]:
     rng = np.random.default_rng(0)
     out = np.empty((BATCH, sum_floats()), np.float32)
     size = buffer.num_stored
@@ -154,14 +210,21 @@ def _compare(buffer: ReplayBuffer, samplers: dict[str, Sampler], rounds: int) ->
             rng, BATCH, num_stored=size, head=buffer.head, capacity=buffer.capacity, num_envs=1
         )
 
-    def sample(sampler: Sampler) -> Callable[[], object]:
-        own = buffer.with_sampler(sampler, seed=0)
-        return lambda: own.sample(BATCH, out)
-
     draws = {"bare NumPy": bare_draw} | {name: draw(sampler) for name, sampler in samplers.items()}
-    samples = {"bare NumPy": bare_sample} | {name: sample(sampler) for name, sampler in samplers.items()}
-    draw_times, sample_times = alternate(draws, rounds), alternate(samples, rounds)
-    return [Row(buffer.capacity, name, draw_times[name], sample_times[name]) for name in draws]
+    samples = {"bare NumPy": bare_sample} | {name: _sampling(buffer, sampler) for name, sampler in samplers.items()}
+    draw_times, sample_times = alternate(draws, rounds), alternate(samples | more, rounds)
+    return [Row(buffer.capacity, name, draw_times.get(name), taken) for name, taken in sample_times.items()]
+
+
+def _sampling(buffer: ReplayBuffer, sampler: Sampler) -> Callable[[], object]:
+    own = buffer.with_sampler(sampler, seed=0)
+    out = np.empty((BATCH, sum_floats()), np.float32)
+    return lambda: own.sample(BATCH, out)
+
+
+def _sampling_and_updating(buffer: ReplayBuffer, errors: Floats) -> Callable[[], object]:
+    out = np.empty((BATCH, sum_floats()), np.float32)
+    return lambda: buffer.update_priorities(buffer.sample(BATCH, out), errors)
 
 
 def _extend(buffer: ReplayBuffer, count: int) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def alternate(cases: Mapping[str, Callable[[], object]], rounds: int, seconds: float = 0.004) -> dict[str, float]:
+def alternate(cases: Mapping[str, Callable[[], object]], rounds: int, seconds: float = 0.02) -> dict[str, float]:
     """The median microseconds of one call of each case, over `rounds` rounds of about `seconds` each."""
     calls = {name: max(1, round(seconds / _once(case))) for name, case in cases.items()}
     taken: dict[str, list[float]] = {name: [] for name in cases}

@@ -121,7 +121,7 @@ def normalise(schedule: Schedule, weights: Floats) -> Floats:
     return weights / positive_total(schedule, float(weights.sum()), len(weights))
 
 
-def positive_total(schedule: Schedule, total: float, num_stored: int) -> float:
+def positive_total(schedule: object, total: float, num_stored: int) -> float:
     """`total`, or an error if nothing could ever be drawn."""
     if not total > 0:
         raise ValueError(

@@ -5,69 +5,55 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from neoteny.replay.ageing import Ints, ages_of, concentration
-from neoteny.replay.nstep import NEEDED, n_step
-from neoteny.replay.sampling import Sampler, check_batch_size, check_ring, slots_of
+from neoteny.replay import memory
+from neoteny.replay.ageing import Floats, Ints, ages_of, concentration
+from neoteny.replay.batch import Batch
+from neoteny.replay.drawing import Draw, Drawer
+from neoteny.replay.frames import Frames, FrameStore, split_fields
+from neoteny.replay.nstep import NEEDED, check_n_step, n_step
+from neoteny.replay.priority import PriorityDrawer
+from neoteny.replay.sampling import check_batch_size, check_ring
 from neoteny.replay.storage import Field, Layout, Ring, Rows
-
-_AHEAD = 8_192
-"""How many draws are made at once from a full buffer: the calls into NumPy are shared among their batches."""
 
 _RECENT = 8_192
 """Over how many of the last draws the sampled age is reported."""
 
 
-class Batch(Mapping[str, NDArray[Any]]):
-    """A sampled batch: ``batch["obs"]`` and so on are views into the one packed array ``batch.rows``."""
+class Attachable(Protocol):
+    """What a buffer asks of a sampler: to draw from its ring."""
 
-    __slots__ = ("_layout", "_num_envs", "positions", "rows", "slots")
-
-    def __init__(self, rows: Rows, slots: Ints, positions: Ints, layout: Layout, num_envs: int) -> None:
-        self.rows = rows
-        self.slots = slots
-        self.positions = positions
-        self._layout = layout
-        self._num_envs = num_envs
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._layout.unpack(self.rows, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layout.fields)
-
-    def __len__(self) -> int:
-        return len(self._layout.fields)
-
-    @property
-    def ages(self) -> Ints:
-        """The age of each transition when it was drawn."""
-        return ages_of(self.positions, self._num_envs)
+    def attach(self, ring: Ring) -> Drawer:
+        """What draws from `ring` by this sampler."""
+        ...
 
 
 class ReplayBuffer:
-    """Transitions of named fields, replayed by their age.
+    """Transitions of named fields, replayed by their age, their priority, or both.
 
-    capacity: transitions held, over all environments. fields: a shape (float32) or a ``Field`` for each
-    name, such as ``transition_fields(obs_shape, action_shape)``. sampler: which to replay, such as
-    ``AgeWeightedSampler(LinearDecay())``. num_envs: transitions in each ``add``. n_step: how many rewards
-    are summed, discounted by `gamma`; ``"discount"``, gamma^k, then comes with each batch (it does
-    whenever gamma is given). seed: of the draws. check_finite: refuse NaN and infinity.
+    capacity: transitions held, over all environments. fields: a shape (float32), a ``Field``, or for ``"obs"``
+    stacked ``Frames``, by name; such as ``transition_fields(obs_shape, action_shape)``. sampler: which to
+    replay, such as ``AgeWeightedSampler(LinearDecay())``. num_envs: transitions in each ``add``. n_step: how
+    many rewards are summed, discounted by `gamma`; ``"discount"``, gamma^k, then comes with each batch (it
+    does whenever gamma is given). seed: of the draws. check_finite: refuse NaN and infinity.
 
     n-step needs the fields reward, terminated and truncated; those, and every field whose name begins with
     ``next_``, are then of the last transition summed, all others of the first.
     """
 
+    _recent: Ints
+    _concentration: tuple[object, tuple[float, float]] | None
+
     def __init__(
         self,
         capacity: int,
-        fields: Mapping[str, Field | tuple[int, ...]],
-        sampler: Sampler,
+        fields: Mapping[str, Field | Frames | tuple[int, ...]],
+        sampler: Attachable,
         *,
         num_envs: int = 1,
         n_step: int = 1,
@@ -75,20 +61,18 @@ class ReplayBuffer:
         seed: int | None = None,
         check_finite: bool = True,
     ) -> None:
-        self._gamma = _check_n_step(n_step, gamma, fields)
-        if gamma is not None:
-            fields = {**fields, "discount": Field()}
-        self.layout = Layout(fields)
-        self.sampler = sampler
+        frames, others = split_fields(fields)
+        check_n_step(n_step, gamma, others)
+        self.layout = Layout(others if gamma is None else {**others, "discount": Field()})
+        pixels = FrameStore.num_bytes(frames, capacity, num_envs) if frames else 0
+        memory.require(capacity * self.layout.width * 4 + pixels, f"a buffer of {capacity:,} transitions")
+        self._ring = Ring(capacity, self.layout.width, num_envs)
+        self._store = FrameStore(frames, capacity, num_envs) if frames else None
+        self._scratch: Rows = np.zeros((num_envs, self.layout.width), np.float32)
+        self._gamma = gamma
         self.n_step = n_step
         self.check_finite = check_finite
-        self._ring = Ring(capacity, self.layout.width, num_envs)
-        self._rng = np.random.default_rng(seed)
-        self._scratch: Rows = np.zeros((num_envs, self.layout.width), np.float32)
-        self._ahead: Ints = np.zeros(0, np.int64)
-        self._recent: Ints = np.full(_RECENT, -1)
-        self._recent_at = 0
-        self._concentration: tuple[tuple[int, int], tuple[float, float]] | None = None
+        self._use(sampler, seed)
         _warn_if_out_of_reach(sampler, capacity)
 
     def __len__(self) -> int:
@@ -115,98 +99,117 @@ class ReplayBuffer:
         return self._ring.head
 
     @property
-    def rows(self) -> Rows:
-        """The packed ring itself, in the order of slots; not a copy."""
-        return self._ring.rows
-
-    @property
     def clock(self) -> int:
         """How many transitions were ever added."""
         return self._ring.clock
+
+    @property
+    def rows(self) -> Rows:
+        """The packed ring itself, in the order of slots; not a copy."""
+        return self._ring.rows
 
     def add(self, **values: ArrayLike) -> None:
         """Store one transition of each environment: every field, shape (num_envs, *field.shape).
 
         With one environment the leading axis may be left out. On an error nothing is stored.
         """
+        if self._store is None:
+            self._write(values, self._scratch)
+            return
+        if missing := [name for name in ("obs", "next_obs") if name not in values]:
+            raise ValueError(f"a transition of frames has obs and next_obs; missing: {', '.join(missing)}")
+        clock = self._ring.clock
+        obs, next_obs = self._store.check(clock, values.pop("obs"), values.pop("next_obs"))
         self._write(values, self._scratch)
+        terminated, truncated = (self.layout.unpack(self._scratch, name) for name in ("terminated", "truncated"))
+        ended = (terminated != 0) | (truncated != 0)
+        self._ring.forget_before(self._store.append(clock, obs, next_obs, ended))
 
     def extend(self, **values: ArrayLike) -> None:
         """Store many steps at once, the oldest first: every field, shape (steps, num_envs, *field.shape).
 
-        With one environment its axis may be left out. On an error nothing is stored.
+        With one environment its axis may be left out. On an error nothing is stored. Not for frames.
         """
+        if self._store is not None:
+            raise TypeError("a buffer of frames takes one step at a time: use add")
         arrays = {name: np.asarray(value) for name, value in values.items()}
         steps = len(next(iter(arrays.values()))) if arrays else 0
         for name, array in arrays.items():
-            field = self.layout.fields.get(name, Field())
-            if array.shape not in ((steps, self.num_envs, *field.shape), (steps * self.num_envs, *field.shape)):
+            shape = self.layout.fields[name].shape if name in self.layout.fields else ()
+            if array.shape not in ((steps, self.num_envs, *shape), (steps * self.num_envs, *shape)):
                 raise ValueError(
-                    f"{name!r} must have shape {(steps, self.num_envs, *field.shape)}, steps and environments "
-                    f"first, got {array.shape}"
+                    f"{name!r} must have shape {(steps, self.num_envs, *shape)}, steps and environments first, "
+                    f"got {array.shape}"
                 )
-            arrays[name] = array.reshape(steps * self.num_envs, *field.shape)
+            arrays[name] = array.reshape(steps * self.num_envs, *shape)
         self._write(arrays, np.zeros((steps * self.num_envs, self.layout.width), np.float32))
 
-    def _write(self, values: Mapping[str, ArrayLike], rows: Rows) -> None:
-        if self._gamma is not None:
-            values = {**values, "discount": np.full(len(rows), self._gamma)}
-        with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf, which is checked below
-            self.layout.pack(values, rows)
-        if self.check_finite:
-            self.layout.check_finite(rows, self.num_envs)
-        self._ring.append(rows)
-
-    def with_sampler(self, sampler: Sampler, seed: int | None = None) -> ReplayBuffer:
-        """Another sampler over the same transitions, with draws of its own; what either adds, both hold."""
-        other = copy.copy(self)
-        other.sampler = sampler
-        other._rng = np.random.default_rng(seed)
-        other._ahead, other._concentration = np.zeros(0, np.int64), None
-        other._recent, other._recent_at = np.full(_RECENT, -1), 0
-        return other
-
     def sample(self, batch_size: int, out: Rows | None = None) -> Batch:
-        """Draw a batch, with replacement; into the rows `out` if given, else into a new array."""
+        """Draw a batch, with replacement; its rows into `out` if given, else into a new array."""
         ring = self._ring
         check_ring(ring.num_stored, ring.head, ring.capacity, ring.num_envs)
-        positions = self._draw(batch_size)
-        slots = slots_of(positions, ring.head, ring.capacity)
-        return Batch(self.gather(slots, out), slots, positions, self.layout, ring.num_envs)
+        check_batch_size(batch_size)
+        draw = self._drawer.draw(self._rng, batch_size)
+        self._note(draw.positions)
+        return self._gather(draw, out)
 
-    def gather(self, slots: Ints, out: Rows | None = None) -> Rows:
-        """The packed rows of `slots`, n-step returns summed."""
+    def gather(self, positions: Ints) -> Batch:
+        """The transitions at `positions` behind the head (0 the newest), n-step returns summed."""
+        return self._gather(Draw(positions, self._ring.slots_of(positions)), None)
+
+    def _gather(self, draw: Draw, out: Rows | None) -> Batch:
+        ring = self._ring
         # mode: the default, "raise", would gather into a temporary and copy it.
-        rows = self._ring.rows.take(slots, axis=0, out=out, mode="wrap")
+        rows = ring.rows.take(draw.slots, axis=0, out=out, mode="wrap")
+        further = None
         if self.n_step > 1:
             assert self._gamma is not None
-            summed = n_step(self._ring, self.layout, slots, self.n_step, self._gamma)
+            summed = n_step(ring, self.layout, draw.slots, self.n_step, self._gamma)
             for name, columns in self.layout.columns.items():
                 if name in NEEDED or name.startswith("next_"):
-                    rows[:, columns] = self._ring.rows[summed.last_slots, columns]
+                    rows[:, columns] = ring.rows[summed.last_slots, columns]
             rows[:, self.layout.columns["reward"].start] = summed.returns
             rows[:, self.layout.columns["discount"].start] = summed.discounts
-        return rows
+            further = summed.further
+        pixels = {} if self._store is None else self._store.observations(ring.clock - 1 - draw.positions, further)
+        return Batch(rows, pixels, draw, self.layout, ring)
+
+    def update_priorities(self, batch: Batch, errors: ArrayLike) -> None:
+        """Tell a prioritised sampler the TD errors of a batch it drew, one for each transition.
+
+        Of twin critics, the mean of both. Transitions overwritten since are passed over.
+        """
+        if not isinstance(self._drawer, PriorityDrawer):
+            raise TypeError(f"{self.sampler} has no priorities to update; PrioritizedSampler has")
+        self._drawer.update(batch, errors)
+
+    def with_sampler(self, sampler: Attachable, seed: int | None = None) -> ReplayBuffer:
+        """Another sampler over the same transitions, with draws of its own; what either adds, both hold."""
+        other = copy.copy(self)
+        other._use(sampler, seed)
+        return other
+
+    def law(self) -> Floats:
+        """The probability of drawing each transition now, the newest first; linear in the buffer to compute."""
+        return self._drawer.law()
 
     def statistics(self) -> dict[str, float]:
         """What is being replayed: the age of recent draws, and how concentrated the present law is.
 
         ``age_mean``, ``age_p50``, ``age_p95``: of the last few thousand draws, in transitions (NaN before the
-        first). ``effective_sample_size`` and ``entropy`` (nats): of the law; linear in the buffer to
-        compute, and kept until its size changes.
+        first). ``effective_sample_size`` and ``entropy`` (nats): of the law; linear in the buffer to compute,
+        and kept until it changes.
         """
         ring = self._ring
         check_ring(ring.num_stored, ring.head, ring.capacity, ring.num_envs)
-        key = (ring.num_stored, 0 if self.sampler.draws_ahead else ring.clock)
+        key = self._drawer.law_key()
         if self._concentration is None or self._concentration[0] != key:
-            law = self.sampler.probabilities(ring.num_stored, ring.num_envs, ring.clock)
-            self._concentration = key, concentration(law)
+            self._concentration = key, concentration(self._drawer.law())
         effective, entropy = self._concentration[1]
         ages = ages_of(self._recent[self._recent >= 0], ring.num_envs)
-        mean = float(ages.mean()) if ages.size else math.nan
         p50, p95 = np.percentile(ages, [50, 95]).tolist() if ages.size else (math.nan, math.nan)
         return {
-            "age_mean": mean,
+            "age_mean": float(ages.mean()) if ages.size else math.nan,
             "age_p50": p50,
             "age_p95": p95,
             "effective_sample_size": effective,
@@ -218,12 +221,12 @@ class ReplayBuffer:
         ring = self._ring
         return {
             **self._shape(),
-            "rows": ring.rows[: ring.num_stored].copy(),
-            "head": ring.head,
-            "num_stored": ring.num_stored,
+            "rows": ring.rows[: ring.clock].copy(),
             "clock": ring.clock,
+            "oldest": ring.oldest,
             "rng": self._rng.bit_generator.state,
-            "ahead": self._ahead.copy(),
+            "drawer": self._drawer.state(),
+            "store": None if self._store is None else self._store.state(ring.clock),
             "recent": self._recent.copy(),
             "recent_at": self._recent_at,
         }
@@ -235,62 +238,58 @@ class ReplayBuffer:
                 raise ValueError(f"this buffer's {name} is {mine}, the state's is {state[name]}")
         ring = self._ring
         self._rng.bit_generator.state = state["rng"]
-        ring.rows[: state["num_stored"]] = state["rows"]
-        ring.head, ring.num_stored, ring.clock = state["head"], state["num_stored"], state["clock"]
-        self._ahead = np.array(state["ahead"], np.int64)
+        ring.rows[: len(state["rows"])] = state["rows"]
+        ring.clock, ring.oldest = state["clock"], state["oldest"]
+        self._drawer.restore(state["drawer"])
+        if self._store is not None:
+            self._store.restore(state["store"])
         self._recent = np.array(state["recent"], np.int64)
         self._recent_at = state["recent_at"]
+
+    def _use(self, sampler: Attachable, seed: int | None) -> None:
+        self.sampler = sampler
+        self._drawer = sampler.attach(self._ring)
+        self._rng = np.random.default_rng(seed)
+        self._concentration = None
+        self._recent = np.full(_RECENT, -1)
+        self._recent_at = 0
+
+    def _write(self, values: Mapping[str, ArrayLike], rows: Rows) -> None:
+        if self._gamma is not None:
+            values = {**values, "discount": np.full(len(rows), self._gamma)}
+        with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf, which is checked below
+            self.layout.pack(values, rows)
+        if self.check_finite:
+            self.layout.check_finite(rows, self.num_envs)
+        self._ring.append(rows)
+
+    def _note(self, positions: Ints) -> None:
+        """Remember what was drawn, for the statistics."""
+        count = min(len(positions), _RECENT)
+        if self._recent_at + count > _RECENT:
+            self._recent_at = 0
+        self._recent[self._recent_at : self._recent_at + count] = positions[:count]
+        self._recent_at += count
 
     def _shape(self) -> dict[str, Any]:
         return {
             "capacity": self.capacity,
             "num_envs": self.num_envs,
             "fields": self.layout.describe(),
+            "frames": None if self._store is None else [*self._store.field.shape, self._store.field.stack],
+            "finals": None if self._store is None else self._store.num_finals,
             "n_step": self.n_step,
             "gamma": self._gamma,
+            "sampler": type(self._drawer).__name__,
         }
 
-    def _draw(self, batch_size: int) -> Ints:
-        check_batch_size(batch_size)
-        ring = self._ring
-        if ring.num_stored == ring.capacity and self.sampler.draws_ahead:
-            if len(self._ahead) < batch_size:
-                self._ahead = self._new_draws(max(batch_size, _AHEAD))
-            positions, self._ahead = self._ahead[:batch_size], self._ahead[batch_size:]
-        else:
-            positions = self._new_draws(batch_size)
-        count = min(batch_size, _RECENT)
-        if self._recent_at + count > _RECENT:
-            self._recent_at = 0
-        self._recent[self._recent_at : self._recent_at + count] = positions[:count]
-        self._recent_at += count
-        return positions
 
-    def _new_draws(self, size: int) -> Ints:
-        ring = self._ring
-        return self.sampler.positions(self._rng, size, ring.num_stored, ring.num_envs, ring.clock)
-
-
-def _check_n_step(n_step: int, gamma: float | None, fields: Mapping[str, object]) -> float | None:
-    if n_step < 1:
-        raise ValueError(f"n_step must be >= 1, got {n_step}")
-    if gamma is not None and not 0 <= gamma <= 1:
-        raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-    if n_step > 1:
-        if gamma is None:
-            raise ValueError(f"n_step={n_step} needs gamma, the discount of each further reward")
-        if missing := [name for name in NEEDED if name not in fields]:
-            raise ValueError(f"n_step={n_step} needs the fields {', '.join(NEEDED)}; missing: {', '.join(missing)}")
-    if gamma is not None and "discount" in fields:
-        raise ValueError("with gamma the buffer makes the field 'discount' itself; leave it out of fields")
-    return gamma
-
-
-def _warn_if_out_of_reach(sampler: Sampler, capacity: int) -> None:
-    reach = getattr(sampler.schedule, "reach", math.inf)
+def _warn_if_out_of_reach(sampler: Attachable, capacity: int) -> None:
+    schedule = getattr(sampler, "schedule", None)
+    reach = getattr(schedule, "reach", math.inf)
     if capacity < reach < math.inf:
         warnings.warn(
-            f"{sampler.schedule} still changes up to age {reach:,.0f}, and this buffer forgets at {capacity:,}: "
+            f"{schedule} still changes up to age {reach:,.0f}, and this buffer forgets at {capacity:,}: "
             f"choose a shorter schedule or a larger capacity",
             stacklevel=3,
         )

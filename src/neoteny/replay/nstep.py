@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,30 @@ from neoteny.replay.storage import Layout, Ring
 NEEDED = ("reward", "terminated", "truncated")
 
 
+def check_n_step(n_step: int, gamma: float | None, fields: Mapping[str, object]) -> None:
+    """Refuse what cannot be summed."""
+    if n_step < 1:
+        raise ValueError(f"n_step must be >= 1, got {n_step}")
+    if gamma is not None and not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must be in [0, 1], got {gamma}")
+    if n_step > 1:
+        if gamma is None:
+            raise ValueError(f"n_step={n_step} needs gamma, the discount of each further reward")
+        if missing := [name for name in NEEDED if name not in fields]:
+            raise ValueError(f"n_step={n_step} needs the fields {', '.join(NEEDED)}; missing: {', '.join(missing)}")
+    if gamma is not None and "discount" in fields:
+        raise ValueError("with gamma the buffer makes the field 'discount' itself; leave it out of fields")
+
+
 @dataclass(frozen=True)
 class NStep:
-    """The returns of a batch: their value, the discount of what follows, and the slot they end in."""
+    """The returns of a batch: their value, the discount of what follows, and where they end."""
 
     returns: Floats
     discounts: Floats
     last_slots: Ints
+    further: Ints
+    """How many transitions after the first, over all environments, the last one was added."""
 
 
 def n_step(ring: Ring, layout: Layout, slots: Ints, n: int, gamma: float) -> NStep:
@@ -37,4 +55,5 @@ def n_step(ring: Ring, layout: Layout, slots: Ints, n: int, gamma: float) -> NSt
     counted[:, 1:] &= np.logical_and.accumulate(going_on[:, :-1], axis=1)
     counts = counted.sum(axis=1)
     returns = np.where(counted, reward, 0.0) @ gamma ** np.arange(n)
-    return NStep(returns, gamma**counts, path[np.arange(len(slots)), counts - 1])
+    last = counts - 1
+    return NStep(returns, gamma**counts, path[np.arange(len(slots)), last], last * ring.num_envs)

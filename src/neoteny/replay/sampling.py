@@ -15,8 +15,10 @@ import numpy as np
 
 from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
 from neoteny.replay.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
+from neoteny.replay.drawing import AgeDrawer, Drawer
 from neoteny.replay.laws import Law
 from neoteny.replay.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.storage import Ring, slots_of
 from neoteny.replay.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
 
 
@@ -57,6 +59,13 @@ class Sampler(Protocol):
         check_ring(num_stored, head, capacity, num_envs)
         check_batch_size(batch_size)
         return slots_of(self.positions(rng, batch_size, num_stored, num_envs, clock), head, capacity)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.schedule})"
+
+    def attach(self, ring: Ring) -> Drawer:
+        """What draws from a buffer's `ring` by this sampler."""
+        return AgeDrawer(self, ring)
 
 
 class AgeWeightedSampler(Sampler):
@@ -171,13 +180,6 @@ def law_of(schedule: Schedule, num_envs: int) -> Law:
     if type(schedule) is EmphasizeRecent:
         return EmphasizeRecentLaw(schedule, num_envs)
     return SizedTableLaw(schedule, num_envs) if uses(schedule) else TableLaw(schedule, num_envs)
-
-
-def slots_of(positions: Ints, head: int, capacity: int) -> Ints:
-    """The slots of positions behind the write head: (head - 1 - position) mod capacity."""
-    slots = (head - 1) - positions
-    slots %= capacity
-    return slots
 
 
 def check_ring(num_stored: int, head: int, capacity: int, num_envs: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from neoteny.replay import memory
+from neoteny.replay.ageing import Ints
 
 Rows = NDArray[np.float32]
 
@@ -121,31 +121,53 @@ class Layout:
 class Ring:
     """Rows written in a circle, `num_envs` at a time, so that position behind the head is age.
 
-    Memory is claimed as rows are first written. `head` is the next slot to be written, `clock` counts the
-    transitions ever added.
+    Transitions are numbered as they come: `clock` is how many ever came, `oldest` the number of the oldest
+    still held; number t lies in slot t mod capacity. Memory is claimed as rows are first written.
     """
 
     def __init__(self, capacity: int, width: int, num_envs: int) -> None:
         if num_envs < 1 or capacity < num_envs:
             raise ValueError(f"capacity must be at least num_envs >= 1, got {capacity} and {num_envs}")
-        memory.require(capacity * width * 4, f"a buffer of {capacity:,} rows of {width} float32")
         self.rows: Rows = np.zeros((capacity, width), np.float32)
         self.capacity = capacity
         self.num_envs = num_envs
-        self.head = 0
-        self.num_stored = 0
         self.clock = 0
+        self.oldest = 0
+
+    @property
+    def head(self) -> int:
+        """The next slot to be written."""
+        return self.clock % self.capacity
+
+    @property
+    def num_stored(self) -> int:
+        """How many transitions are held."""
+        return self.clock - self.oldest
 
     def append(self, rows: Rows) -> None:
         """Write whole vector steps, the oldest first: `num_envs` rows each."""
         kept = rows[-self.capacity :]
-        start = (self.head + len(rows) - len(kept)) % self.capacity
+        start = (self.clock + len(rows) - len(kept)) % self.capacity
         first = min(len(kept), self.capacity - start)
         self.rows[start : start + first] = kept[:first]
         self.rows[: len(kept) - first] = kept[first:]
-        self.head = (self.head + len(rows)) % self.capacity
-        self.num_stored = min(self.capacity, self.num_stored + len(rows))
         self.clock += len(rows)
+        self.forget_before(self.clock - self.capacity)
+
+    def forget_before(self, oldest: int) -> None:
+        """Let go of every transition numbered below `oldest`."""
+        self.oldest = max(self.oldest, oldest)
+
+    def slots_of(self, positions: Ints) -> Ints:
+        """The slots of positions behind the write head."""
+        return slots_of(positions, self.head, self.capacity)
+
+
+def slots_of(positions: Ints, head: int, capacity: int) -> Ints:
+    """The slots of positions behind the write head: (head - 1 - position) mod capacity; its own inverse."""
+    slots = (head - 1) - positions
+    slots %= capacity
+    return slots
 
 
 def _check_int32(name: str, value: NDArray[Any]) -> None:

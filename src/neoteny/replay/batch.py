@@ -1,0 +1,50 @@
+"""A sampled batch: named fields over packed arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from neoteny.replay.ageing import Ints, ages_of
+from neoteny.replay.drawing import Draw
+from neoteny.replay.frames import Pixels
+from neoteny.replay.storage import Layout, Ring, Rows
+
+
+class Batch(Mapping[str, NDArray[Any]]):
+    """A sampled batch: ``batch["obs"]`` and so on are views into one packed array (pixels: into another).
+
+    rows: the packed array. positions: how far behind the newest each transition was when it was drawn. slots: where
+    in the ring it lay. weights: importance weights, of a prioritised sampler.
+    """
+
+    __slots__ = ("_layout", "clock", "num_envs", "pixels", "positions", "rows", "slots", "weights")
+
+    def __init__(self, rows: Rows, pixels: dict[str, Pixels], draw: Draw, layout: Layout, ring: Ring) -> None:
+        self.rows = rows
+        self.pixels = pixels
+        self.positions, self.slots, self.weights = draw
+        self.clock, self.num_envs = ring.clock, ring.num_envs
+        self._layout = layout
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.pixels[name] if name in self.pixels else self._layout.unpack(self.rows, name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._layout.fields
+        yield from self.pixels
+
+    def __len__(self) -> int:
+        return len(self._layout.fields) + len(self.pixels)
+
+    @property
+    def numbers(self) -> Ints:
+        """The clock at which each transition was added."""
+        return self.clock - 1 - self.positions
+
+    @property
+    def ages(self) -> Ints:
+        """The age of each transition when it was drawn."""
+        return ages_of(self.positions, self.num_envs)
