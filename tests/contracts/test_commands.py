@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from neoteny.bench.replay import measure_peers
 from neoteny.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
@@ -42,31 +43,24 @@ def test_demo_writes_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_bench_replay_measures_every_sampler(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
-    command = [
-        sys.executable,
-        "-m",
-        "neoteny.bench",
-        "replay",
-        "--sizes",
-        "10000",
-        "--rounds",
-        "2",
-        "--json",
-        str(file),
-    ]
+    small = ["--sizes", "10000", "--rounds", "2", "--frames", "500"]
+    command = [sys.executable, "-m", "neoteny.bench", "replay", *small, "--json", str(file)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = json.loads(file.read_text())["rows"]
-    assert {row["sampler"] for row in rows} >= {
-        "uniform",
-        "SWD exact",
-        "SWD bucketed (paper)",
-        "SWD reference (Alg. 1)",
-    }
-    assert all(row["draw_us"] > 0 and row["sample_us"] > 0 and row["sampler"] in shown for row in rows)
+    figures = json.loads(file.read_text())
+    names = {"uniform", "SWD exact", "SWD bucketed (paper)", "SWD reference (Alg. 1)", "PER", "PER x SWD"}
+    assert {row["sampler"] for row in figures["rows"]} >= names
+    assert all(row["sample_us"] > 0 and row["sampler"] in shown for row in figures["rows"])
+    assert figures["frames"]["sample_us"] > 0
+
+
+def test_bench_measures_peers_that_are_installed() -> None:
+    rows = {row.sampler: row.sample_us for row in measure_peers(2_000, rounds=1)}
+    assert rows["cpprb uniform"] > 0
+    assert rows["cpprb PER"] > 0
 
 
 def test_bench_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "replay", "--sizes", "100000000000", "--rounds", "1"]) == 0
+    assert main(["bench", "replay", "--sizes", "100000000000", "--rounds", "1", "--frames", "0"]) == 0
     assert "not measured: a buffer of 100,000,000,000 transitions" in capsys.readouterr().out
 
 
