@@ -112,6 +112,7 @@ RINGS = {
     "part full, 7 envs": StampedRing(105, 7, 6),
     "wrapped, 7 envs": StampedRing(105, 7, 43),
     "wrapped, 7 envs that do not divide": StampedRing(100, 7, 43),
+    "less than one step of 7 envs": StampedRing(5, 7, 3),
 }
 
 

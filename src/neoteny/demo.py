@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neoteny.replay.ageing import Schedule
+from neoteny.replay.ageing import Describing
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.schedules import (
@@ -25,7 +25,7 @@ from neoteny.replay.schedules import (
 )
 from neoteny.replay.storage import Field
 
-SCHEDULES: dict[str, Schedule] = {
+SCHEDULES: dict[str, Describing] = {
     "LinearDecay (SWD, the paper)": LinearDecay(),
     "LinearGrowth (SWA, its reverse)": LinearGrowth(),
     "Uniform": Uniform(),

@@ -36,7 +36,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_demo_writes_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "new" / "demo.png"
-    assert main(["demo", "--out", str(picture), "--capacity", "20000", "--draws", "20000"]) == 0
+    assert main(["demo", "--out", str(picture), "--capacity", "300000", "--draws", "20000"]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "LinearDecay" in capsys.readouterr().out
 

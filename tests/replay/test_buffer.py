@@ -204,6 +204,7 @@ def test_the_finite_check_can_be_turned_off() -> None:
         ({"n_step": 3}, ValueError, "n_step=3 needs gamma"),
         ({"gamma": 1.5}, ValueError, r"gamma must be in \[0, 1\], got 1.5"),
         ({"n_step": 3, "gamma": 0.9, "fields": {"reward": ()}}, ValueError, "missing: terminated, truncated"),
+        ({"n_step": 3, "gamma": 0.9, "fields": {**FIELDS, "reward": (2,)}}, ValueError, r"'reward' to be one number"),
         ({"gamma": 0.9, "fields": {"discount": ()}}, ValueError, "makes the field 'discount' itself"),
     ],
 )
@@ -285,6 +286,42 @@ def test_the_state_of_another_shape_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             other.restore(state)
         np.testing.assert_array_equal(other.state()["rows"], before["rows"])
+
+
+def test_the_state_of_another_law_is_refused() -> None:
+    """What was drawn ahead under one law must not be served under another."""
+    window = filled().with_sampler(n.AgeWeightedSampler(n.Window(3)), seed=0)
+    window.sample(4)
+    with pytest.raises(ValueError, match=r"this buffer's sampler is AgeWeightedSampler\(LinearDecay"):
+        filled().restore(window.state())
+
+
+def test_a_table_is_the_same_bits_however_it_grew() -> None:
+    """Or a resumed run would differ from an uninterrupted one in a draw out of a million."""
+    grown, fresh = n.AgeWeightedSampler(n.GeometricDecay(1e-3)), n.AgeWeightedSampler(n.GeometricDecay(1e-3))
+    for size in (10, 3_000, 17_000, 90_000):
+        grown.probabilities(size)
+    np.testing.assert_array_equal(grown.probabilities(100_000), fresh.probabilities(100_000))
+
+
+def test_recent_draws_are_the_most_recent() -> None:
+    buffer = n.ReplayBuffer(10_000, {"x": ()}, n.AgeWeightedSampler(n.Uniform()), seed=0)
+    buffer.extend(x=np.zeros(10_000))
+    buffer.sample(8_192)
+    old = [buffer.sample(5_000).ages for _ in range(2)]
+    assert buffer.statistics()["age_mean"] == pytest.approx(np.concatenate(old)[-8_192:].mean())
+
+
+def test_what_is_not_there_cannot_be_asked_for() -> None:
+    buffer = filled(ticks=3, gamma=0.9)
+    with pytest.raises(ValueError, match=r"positions must be in 0..2, got 3 to 3"):
+        buffer.gather(np.array([3]))
+    with pytest.raises(ValueError, match="makes the field 'discount' itself"):
+        buffer.add(**transition(1), discount=0.5)
+    with pytest.raises(ValueError, match="nothing is stored yet"):
+        n.ReplayBuffer(3, {"x": ()}, UNIFORM).law()
+    with pytest.raises(ValueError, match=r"'x' must have shape \(1, 1\), steps and environments first, got \(\)"):
+        n.ReplayBuffer(3, {"x": ()}, UNIFORM).extend(x=1.0)
 
 
 def test_two_seeds_differ_and_one_repeats() -> None:

@@ -52,6 +52,10 @@ class Script:
         return row
 
 
+def first_step() -> dict[str, Any]:
+    return Script(np.random.default_rng(0), 4, [9]).step()
+
+
 def pixel_buffer(
     capacity: int, stack: int = 4, num_envs: int = 1, finals: int | None = None, **options: Any
 ) -> n.ReplayBuffer:
@@ -134,6 +138,32 @@ def test_when_final_frames_run_out_the_oldest_leave_early() -> None:
         np.testing.assert_array_equal(batch["next_obs"][row], added[number][1]["next_obs"])
 
 
+@pytest.mark.parametrize("schedule", [None, n.LinearDecay(9)], ids=str)
+def test_priorities_of_what_left_early_are_never_drawn(schedule: Any) -> None:
+    """One long episode, then short ones that take its final frames: a handful stay of a thousand."""
+    buffer = pixel_buffer(1000, finals=1, sampler=n.PrioritizedSampler(schedule), seed=0)
+    play(buffer, [Script(np.random.default_rng(0), 4, [990])], 990)
+    buffer.update_priorities(buffer.sample(500), np.full(500, 100.0))
+    play(buffer, [Script(np.random.default_rng(1), 4, [1])], 3)
+    assert buffer.num_stored == 1
+    assert set(buffer.sample(256).positions.tolist()) == {0}
+    np.testing.assert_allclose(buffer.law(), [1.0])
+
+
+def test_restoring_less_into_more() -> None:
+    buffer, twin = pixel_buffer(50, finals=5, seed=0), pixel_buffer(50, finals=5, seed=0)
+    script = Script(np.random.default_rng(0), 4, [3])
+    play(buffer, [script], 3)
+    state = buffer.state()
+    play(buffer, [Script(np.random.default_rng(1), 4, [2])], 200)
+    for made in (buffer, twin):
+        made.restore(state)
+        play(made, [Script(np.random.default_rng(2), 4, [2])], 2)
+        assert made.num_stored == 5
+    for name in ("obs", "next_obs"):
+        np.testing.assert_array_equal(buffer.gather(np.arange(5))[name], twin.gather(np.arange(5))[name])
+
+
 @pytest.mark.parametrize(
     "sampler", [n.AgeWeightedSampler(n.LinearDecay(9, 0.1)), n.PrioritizedSampler(n.LinearDecay(9))], ids=str
 )
@@ -156,16 +186,13 @@ def test_restored_it_samples_the_same_bits(ticks: int, sampler: Any) -> None:
     assert one.statistics() == other.statistics()
 
 
-def first_step() -> dict[str, Any]:
-    return Script(np.random.default_rng(0), 4, [9]).step()
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"obs": np.zeros((4, 2, 2), np.uint8)}, ValueError, r"'obs' must have shape \(1, 4, 2, 3\)"),
         ({"next_obs": np.zeros((4, 2, 3))}, TypeError, "'next_obs' holds uint8 frames, got dtype float64"),
         ({"obs": np.arange(24, dtype=np.uint8).reshape(4, 2, 3)}, ValueError, "must repeat the first frame"),
+        ({"next_obs": first_step()["obs"][::-1].copy() + np.uint8(1)}, ValueError, "'obs' moved on by one frame"),
         ({"reward": np.nan}, ValueError, "'reward' of environment 0 holds nan"),
     ],
 )

@@ -36,8 +36,10 @@ def test_sums_do_not_drift_over_a_million_updates() -> None:
     tree = SumTree(100_000)
     for _ in range(4_000):
         tree.set(rng.integers(0, 100_000, 256), 10 ** rng.uniform(-6, 6, 256))
-    tree.set(np.arange(100_000), np.full(100_000, 1e-6))
-    np.testing.assert_allclose(tree.block_sums, tree.leaves.reshape(-1, 256).sum(1), rtol=1e-14)
+    np.testing.assert_allclose(tree.block_sums, tree.leaves.reshape(-1, 256).sum(1), rtol=1e-13)
+    for slots in np.arange(100_000).reshape(-1, 250):  # small again, a batch at a time: nothing large may remain
+        tree.set(slots, np.full(250, 1e-6))
+    np.testing.assert_allclose(tree.block_sums, tree.leaves.reshape(-1, 256).sum(1), rtol=1e-13)
     assert tree.block_sums.sum() == pytest.approx(0.1, rel=1e-12)
 
 
@@ -96,6 +98,36 @@ def test_what_was_overwritten_meanwhile_is_passed_over() -> None:
     made.update_priorities(batch, np.full(10, 0.5))
     raw = np.array([1.0] * 4 + [0.5 + 1e-6] * 6)
     np.testing.assert_allclose(made.law(), raw**0.6 / (raw**0.6).sum(), rtol=1e-9)
+
+
+def test_a_batch_overwritten_whole_is_passed_over() -> None:
+    made = buffer()
+    batch = made.gather(np.arange(4))
+    for _ in range(10):
+        made.add(number=99)
+    made.update_priorities(batch, np.full(4, 50.0))
+    np.testing.assert_allclose(made.law(), 0.1)
+
+
+def test_a_batch_from_before_a_restore_to_an_earlier_state_is_refused() -> None:
+    made = buffer()
+    state = made.state()
+    made.add(number=1)
+    batch = made.sample(4)
+    made.restore(state)
+    with pytest.raises(ValueError, match="drawn before the buffer was restored"):
+        made.update_priorities(batch, np.ones(4))
+
+
+def test_a_view_follows_a_restore_of_the_other() -> None:
+    made = n.ReplayBuffer(1_000, {"number": ()}, n.AgeWeightedSampler(n.Uniform()), seed=0)
+    made.extend(number=np.arange(100))
+    state, view = made.state(), made.with_sampler(n.PrioritizedSampler(), seed=1)
+    made.extend(number=np.arange(500))
+    view.update_priorities(view.sample(64), np.full(64, 9.0))
+    made.restore(state)
+    np.testing.assert_allclose(view.law(), 0.01)
+    assert view.sample(500).positions.max() < 100
 
 
 @pytest.mark.parametrize("sampler", [n.PrioritizedSampler(), n.PrioritizedSampler(n.LinearDecay(300, 0.05))], ids=str)

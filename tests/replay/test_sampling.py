@@ -68,6 +68,14 @@ def test_a_schedule_of_size_or_clock_follows_them() -> None:
     assert cached.probabilities(100, clock=100)[0] < cached.probabilities(100, clock=10_000)[0]
 
 
+def test_a_schedule_of_the_clock_needs_it() -> None:
+    for name in n.SAMPLERS:
+        with pytest.raises(ValueError, match="uses the clock: pass clock="):
+            n.SAMPLERS[name](Sharpening()).slots(
+                np.random.default_rng(0), 4, num_stored=10, head=0, capacity=10, num_envs=1
+            )
+
+
 def test_one_table_serves_every_size() -> None:
     calls = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,21 +77,46 @@ def test_a_schedule_of_the_size_is_refused() -> None:
 
 
 def test_ring_holds_what_was_added() -> None:
-    ring = device.init(6, {"stamp": jnp.int32(0), "obs": jnp.zeros(2)})
+    ring = device.init(6, {"stamp": jnp.int32(0), "obs": jnp.zeros(2)}, num_envs=2)
     add = jax.jit(device.add)
     for tick in range(5):
         stamps = jnp.array([2 * tick, 2 * tick + 1])
         ring = add(ring, {"stamp": stamps, "obs": jnp.stack([stamps, -stamps], axis=1).astype(jnp.float32)})
     assert (int(ring.head), int(ring.num_stored), ring.capacity) == (4, 6, 6)
-    batch = device.sample(ring, jax.random.key(0), 500, device.uniform(), num_envs=2)
+    batch = device.sample(ring, jax.random.key(0), 500, device.uniform())
     assert set(batch["stamp"].tolist()) == {4, 5, 6, 7, 8, 9}
     assert (batch["obs"][:, 0] == batch["stamp"]).all()
-    newest = device.sample(ring, jax.random.key(0), 500, device.window(1), num_envs=2)
+    newest = device.sample(ring, jax.random.key(0), 500, device.window(1))
     assert set(newest["stamp"].tolist()) == {8, 9}
 
 
 def test_bad_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="capacity must be >= 1, got 0"):
+    with pytest.raises(ValueError, match="multiple of num_envs >= 1, got 0 and 1"):
         device.init(0, jnp.zeros(()))
-    with pytest.raises(ValueError, match="multiple of the number of environments, 2, got 5"):
-        device.add(device.init(5, jnp.zeros(())), jnp.zeros(2))
+    with pytest.raises(ValueError, match="multiple of num_envs >= 1, got 5 and 2"):
+        device.init(5, jnp.zeros(()), num_envs=2)
+    with pytest.raises(ValueError, match=r"an add brings 2 transitions, environments first, got \(3,\)"):
+        device.add(device.init(6, jnp.zeros(()), num_envs=2), jnp.zeros(3))
+    with pytest.raises(ValueError, match="table is for 100 transitions, the ring holds 200"):
+        device.draw_slots(device.law_of(GeometricDecay(), 100), jax.random.key(0), 4, 200, 0, 200)
+
+
+@pytest.mark.parametrize("make", [device.linear_decay, device.linear_growth])
+def test_numbers_that_the_host_refuses_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="decay_steps must be a finite number > 0, got -5"):
+        make(-5, 0.1)
+    with pytest.raises(ValueError, match="decay_steps must be > 1 when min_weight is 0, got 1"):
+        device.linear_decay(1.0, 0.0)
+    with pytest.raises(ValueError, match="steps must be a finite number >= 1, got 0"):
+        device.window(0)
+
+
+def test_a_window_longer_than_int32_is_uniform() -> None:
+    drawn = device.window(2.2e9)(jax.random.key(0), 10_000, 70, 7)
+    assert set(drawn.tolist()) == set(range(70))
+
+
+def test_positions_stay_below_what_is_held_past_2_to_the_24() -> None:
+    held = 2**24 + 3
+    drawn = device.linear_decay(1e9, 0.0)(jax.random.key(0), 2_000_000, held, 1)
+    assert int(drawn.max()) < held

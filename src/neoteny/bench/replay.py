@@ -7,6 +7,7 @@ import json
 import math
 import platform
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from neoteny.replay.ageing import Floats
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
-from neoteny.replay.schedules import LinearDecay, Uniform
+from neoteny.replay.schedules import EmphasizeRecent, GeometricDecay, LinearDecay, Uniform
 
 BATCH = 256
 FIELDS: dict[str, tuple[int, ...]] = {
@@ -84,6 +85,7 @@ def main(argv: list[str]) -> int:
     print(f"Microseconds for {BATCH} of N transitions of {sum_floats()} floats; medians of {options.rounds} rounds.")
     print("'Filling': one transition short of full. Prioritised: a sample and the update of its priorities.\n")
     print(f"{'N':>12}  {'sampler':<26}{'draw':>10}{'sample':>10}{'/ uniform':>12}")
+    warnings.filterwarnings("ignore", message=".*still changes up to age")  # small buffers are measured on purpose
     rows: list[Row] = []
     for size in options.sizes:
         try:
@@ -129,6 +131,8 @@ def measure(size: int, rounds: int) -> list[Row]:
     full: dict[str, Sampler] = {
         "uniform": uniform,
         "SWD exact": exact,
+        "geometric (table)": AgeWeightedSampler(GeometricDecay()),
+        "ERE (table)": AgeWeightedSampler(EmphasizeRecent()),
         "SWD bucketed (paper)": BucketedSampler(LinearDecay()),
         "SWD bucketed, cached": BucketedSampler(LinearDecay(), cached=True),
         "SWD reference (Alg. 1)": ReferenceSampler(LinearDecay()),

@@ -10,23 +10,30 @@ rebuilt, at a cost linear in the buffer, whenever what it uses has changed since
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@runtime_checkable
 class Schedule(Protocol):
-    """What a schedule is. Inherit from it for ``describe``; the samplers ask only for ``weight``."""
+    """What a schedule is: ``weight(age)``, the weight of each age, of its shape; asked of any age from 1 on."""
 
-    def weight(self, age: ArrayLike) -> Floats:
-        """The weight of each age, of the same shape as `age`."""
+    @property
+    def weight(self) -> Callable[..., Any]:
+        """A method of the age, and of what ``uses`` names."""
         ...
+
+
+class Describing:
+    """What our own schedules inherit: ``describe``. A user's may, too."""
+
+    weight: Callable[..., Any]
 
     def describe(self, *, capacity: int, num_envs: int = 1) -> Description:
         """What this schedule does to a full buffer of `capacity` transitions."""
@@ -100,10 +107,12 @@ def ages_of(positions: Ints, num_envs: int) -> Ints:
     return 1 + (positions // num_envs) * num_envs
 
 
-def evaluate(schedule: Schedule, ages: Ints, *, num_stored: int, clock: int) -> Floats:
+def evaluate(schedule: Schedule, ages: Ints, *, num_stored: int, clock: int | None) -> Floats:
     """`schedule`'s weights of `ages`, checked: of their shape, finite and not negative."""
     known = {"num_stored": num_stored, "clock": clock}
     asked = uses(schedule)
+    if clock is None and "clock" in asked:
+        raise ValueError(f"{schedule} uses the clock: pass clock=, the number of transitions ever added")
     weights = np.asarray(schedule.weight(ages, **{name: known[name] for name in asked}), np.float64)
     if weights.shape != ages.shape:
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -17,8 +18,8 @@ from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields
 from neoteny.replay.nstep import NEEDED, check_n_step, n_step
-from neoteny.replay.priority import PriorityDrawer
-from neoteny.replay.sampling import check_batch_size, check_ring
+from neoteny.replay.priority import PrioritizedSampler, PriorityDrawer
+from neoteny.replay.sampling import check_batch_size
 from neoteny.replay.storage import Field, Layout, Ring, Rows
 
 _RECENT = 8_192
@@ -65,7 +66,8 @@ class ReplayBuffer:
         check_n_step(n_step, gamma, others)
         self.layout = Layout(others if gamma is None else {**others, "discount": Field()})
         pixels = FrameStore.num_bytes(frames, capacity, num_envs) if frames else 0
-        memory.require(capacity * self.layout.width * 4 + pixels, f"a buffer of {capacity:,} transitions")
+        priorities = 9 * capacity if isinstance(sampler, PrioritizedSampler) else 0
+        memory.require(capacity * self.layout.width * 4 + pixels + priorities, f"a buffer of {capacity:,} transitions")
         self._ring = Ring(capacity, self.layout.width, num_envs)
         self._store = FrameStore(frames, capacity, num_envs) if frames else None
         self._scratch: Rows = np.zeros((num_envs, self.layout.width), np.float32)
@@ -133,7 +135,7 @@ class ReplayBuffer:
         if self._store is not None:
             raise TypeError("a buffer of frames takes one step at a time: use add")
         arrays = {name: np.asarray(value) for name, value in values.items()}
-        steps = len(next(iter(arrays.values()))) if arrays else 0
+        steps = min((len(np.atleast_1d(array)) for array in arrays.values()), default=0)
         for name, array in arrays.items():
             shape = self.layout.fields[name].shape if name in self.layout.fields else ()
             if array.shape not in ((steps, self.num_envs, *shape), (steps * self.num_envs, *shape)):
@@ -146,8 +148,7 @@ class ReplayBuffer:
 
     def sample(self, batch_size: int, out: Rows | None = None) -> Batch:
         """Draw a batch, with replacement; its rows into `out` if given, else into a new array."""
-        ring = self._ring
-        check_ring(ring.num_stored, ring.head, ring.capacity, ring.num_envs)
+        self._check_not_empty()
         check_batch_size(batch_size)
         draw = self._drawer.draw(self._rng, batch_size)
         self._note(draw.positions)
@@ -155,6 +156,10 @@ class ReplayBuffer:
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at `positions` behind the head (0 the newest), n-step returns summed."""
+        positions = np.asarray(positions, np.int64)
+        if positions.size and not 0 <= positions.min() <= positions.max() < self.num_stored:
+            first, last = positions.min(), positions.max()
+            raise ValueError(f"positions must be in 0..{self.num_stored - 1}, got {first} to {last}")
         return self._gather(Draw(positions, self._ring.slots_of(positions)), None)
 
     def _gather(self, draw: Draw, out: Rows | None) -> Batch:
@@ -187,10 +192,12 @@ class ReplayBuffer:
         """Another sampler over the same transitions, with draws of its own; what either adds, both hold."""
         other = copy.copy(self)
         other._use(sampler, seed)
+        _warn_if_out_of_reach(sampler, self.capacity)
         return other
 
     def law(self) -> Floats:
         """The probability of drawing each transition now, the newest first; linear in the buffer to compute."""
+        self._check_not_empty()
         return self._drawer.law()
 
     def statistics(self) -> dict[str, float]:
@@ -200,8 +207,8 @@ class ReplayBuffer:
         first). ``effective_sample_size`` and ``entropy`` (nats): of the law; linear in the buffer to compute,
         and kept until it changes.
         """
+        self._check_not_empty()
         ring = self._ring
-        check_ring(ring.num_stored, ring.head, ring.capacity, ring.num_envs)
         key = self._drawer.law_key()
         if self._concentration is None or self._concentration[0] != key:
             self._concentration = key, concentration(self._drawer.law())
@@ -240,11 +247,16 @@ class ReplayBuffer:
         self._rng.bit_generator.state = state["rng"]
         ring.rows[: len(state["rows"])] = state["rows"]
         ring.clock, ring.oldest = state["clock"], state["oldest"]
+        ring.restored += 1
         self._drawer.restore(state["drawer"])
         if self._store is not None:
             self._store.restore(state["store"])
         self._recent = np.array(state["recent"], np.int64)
         self._recent_at = state["recent_at"]
+
+    def _check_not_empty(self) -> None:
+        if self._ring.num_stored == 0:
+            raise ValueError("nothing is stored yet: add transitions before sampling")
 
     def _use(self, sampler: Attachable, seed: int | None) -> None:
         self.sampler = sampler
@@ -256,6 +268,8 @@ class ReplayBuffer:
 
     def _write(self, values: Mapping[str, ArrayLike], rows: Rows) -> None:
         if self._gamma is not None:
+            if "discount" in values:
+                raise ValueError("with gamma the buffer makes the field 'discount' itself; leave it out of add")
             values = {**values, "discount": np.full(len(rows), self._gamma)}
         with np.errstate(over="ignore"):  # a float64 too large for float32 becomes inf, which is checked below
             self.layout.pack(values, rows)
@@ -266,10 +280,11 @@ class ReplayBuffer:
     def _note(self, positions: Ints) -> None:
         """Remember what was drawn, for the statistics."""
         count = min(len(positions), _RECENT)
-        if self._recent_at + count > _RECENT:
-            self._recent_at = 0
-        self._recent[self._recent_at : self._recent_at + count] = positions[:count]
-        self._recent_at += count
+        first = min(count, _RECENT - self._recent_at)
+        self._recent[self._recent_at : self._recent_at + first] = positions[:first]
+        if first < count:
+            self._recent[: count - first] = positions[first:count]
+        self._recent_at = (self._recent_at + count) % _RECENT
 
     def _shape(self) -> dict[str, Any]:
         return {
@@ -280,7 +295,7 @@ class ReplayBuffer:
             "finals": None if self._store is None else self._store.num_finals,
             "n_step": self.n_step,
             "gamma": self._gamma,
-            "sampler": type(self._drawer).__name__,
+            "sampler": re.sub(r" at 0x[0-9a-f]+", "", repr(self.sampler)),
         }
 
 

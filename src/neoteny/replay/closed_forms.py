@@ -18,10 +18,10 @@ class WindowLaw:
     steps: float
     num_envs: int
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         return rng.integers(0, self._width(num_stored), size)
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         width = self._width(num_stored)
         return np.where(np.arange(num_stored) < width, 1.0 / width, 0.0)
 
@@ -46,7 +46,7 @@ class LinearDecayLaw:
     min_weight: float
     num_envs: int
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         g, q, length, share = self._parts(num_stored)
         if q == 0:
             return rng.integers(0, num_stored, size)
@@ -68,7 +68,7 @@ class LinearDecayLaw:
 
         return spread(steps, rng, size, num_stored, self.num_envs)
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         g, q, length, share = self._parts(num_stored)
         p = np.full(g, (1.0 - share) / g)
         if q:
@@ -100,12 +100,12 @@ class LinearGrowthLaw:
     min_weight: float
     num_envs: int
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         g, q, length, rising, old = self._parts(num_stored)
 
         def steps(size: int) -> Ints:
             x, y = rng.random((2, size))
-            flat = np.where(y < rising + old, q + x * (g - q), x * g)
+            flat = np.minimum(np.where(y < rising + old, q + x * (g - q), x * g), g - 1)
             if q == 0:
                 return flat.astype(np.int64)
             fall = np.minimum(x * q, y * (length / rising))
@@ -113,7 +113,7 @@ class LinearGrowthLaw:
 
         return spread(steps, rng, size, num_stored, self.num_envs)
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         g, q, length, rising, old = self._parts(num_stored)
         p = np.full(g, (1.0 - rising - old) / g)
         if q:

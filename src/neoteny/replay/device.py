@@ -5,7 +5,7 @@ traced; ``linear_decay``, ``linear_growth`` and ``window`` also take traced numb
 and w_min is one program under ``vmap``. Probabilities are float32, positions are whole numbers drawn as
 such, so nothing is lost at 10 million entries.
 
-    ring = init(1_000_000, {"obs": jnp.zeros(3), "reward": jnp.zeros(())})
+    ring = init(1_000_000, {"obs": jnp.zeros(3), "reward": jnp.zeros(())}, num_envs=4)
     ring = add(ring, {"obs": obs, "reward": reward})           # leaves (num_envs, ...)
     batch = sample(ring, key, 256, linear_decay(80_000, 0.1))
 """
@@ -13,7 +13,8 @@ such, so nothing is lost at 10 million entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,11 +25,12 @@ from jax import Array
 from neoteny.replay.ageing import Schedule, evaluate, positive_total, uses
 from neoteny.replay.schedules import LinearDecay, LinearGrowth, Uniform, Window
 
-Number = Array | float
+Number = Any
+"""A number, or a traced one."""
 Law = Callable[[Array, int, Number, int], Array]
 
 
-@jax.tree_util.register_dataclass
+@partial(jax.tree_util.register_dataclass, data_fields=["data", "head", "num_stored"], meta_fields=["num_envs"])
 @dataclass(frozen=True)
 class Ring:
     """Transitions on the device: `data` leaves (capacity, ...), the next slot to write, how many are held."""
@@ -36,6 +38,7 @@ class Ring:
     data: Any
     head: Array
     num_stored: Array
+    num_envs: int
 
     @property
     def capacity(self) -> int:
@@ -43,37 +46,34 @@ class Ring:
         return int(jax.tree.leaves(self.data)[0].shape[0])
 
 
-def init(capacity: int, example: Any) -> Ring:
+def init(capacity: int, example: Any, num_envs: int = 1) -> Ring:
     """An empty ring for transitions like `example`, a tree of arrays without a leading axis."""
-    if capacity < 1:
-        raise ValueError(f"capacity must be >= 1, got {capacity}")
+    if num_envs < 1 or capacity < num_envs or capacity % num_envs:
+        raise ValueError(f"capacity must be a multiple of num_envs >= 1, got {capacity} and {num_envs}")
     data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), example)
-    return Ring(data, jnp.int32(0), jnp.int32(0))
+    return Ring(data, jnp.int32(0), jnp.int32(0), num_envs)
 
 
 def add(ring: Ring, transitions: Any) -> Ring:
     """The ring with one transition of each environment added: leaves (num_envs, ...)."""
-    num_envs = jax.tree.leaves(transitions)[0].shape[0]
-    if ring.capacity % num_envs:
-        raise ValueError(f"capacity must be a multiple of the number of environments, {num_envs}, got {ring.capacity}")
+    for leaf in jax.tree.leaves(transitions):
+        if jnp.shape(leaf)[:1] != (ring.num_envs,):
+            raise ValueError(f"an add brings {ring.num_envs} transitions, environments first, got {jnp.shape(leaf)}")
     data = jax.tree.map(
         lambda held, new: jax.lax.dynamic_update_slice_in_dim(held, new.astype(held.dtype), ring.head, 0),
         ring.data,
         transitions,
     )
-    return Ring(
-        data,
-        (ring.head + num_envs) % ring.capacity,
-        jnp.minimum(ring.num_stored + num_envs, ring.capacity),
-    )
+    head = (ring.head + ring.num_envs) % ring.capacity
+    return replace(ring, data=data, head=head, num_stored=jnp.minimum(ring.num_stored + ring.num_envs, ring.capacity))
 
 
-def sample(ring: Ring, key: Array, batch_size: int, law: Law, num_envs: int = 1) -> Any:
-    """A batch drawn by `law`, with replacement; `num_envs` is how many transitions each ``add`` brought.
+def sample(ring: Ring, key: Array, batch_size: int, law: Law) -> Any:
+    """A batch drawn by `law`, with replacement.
 
     An empty ring cannot raise inside jit: it gives zeros. Add first.
     """
-    slots = draw_slots(law, key, batch_size, ring.num_stored, ring.head, ring.capacity, num_envs)
+    slots = draw_slots(law, key, batch_size, ring.num_stored, ring.head, ring.capacity, ring.num_envs)
     return jax.tree.map(lambda held: held[slots], ring.data)
 
 
@@ -81,6 +81,8 @@ def draw_slots(
     law: Law, key: Array, batch_size: int, num_stored: Number, head: Number, capacity: int, num_envs: int = 1
 ) -> Array:
     """Slots of anybody's ring, int32, as ``AgeWeightedSampler.slots`` draws them on the host."""
+    if getattr(law, "max_stored", capacity) < capacity:
+        raise ValueError(f"this law's table is for {law.max_stored} transitions, the ring holds {capacity}")  # type: ignore[attr-defined]
     positions = law(key, batch_size, num_stored, num_envs)
     return jnp.asarray((head - 1 - positions) % capacity, jnp.int32)
 
@@ -96,9 +98,10 @@ def uniform() -> Law:
 
 def window(steps: Number) -> Law:
     """Uniform over ages up to `steps`."""
+    _check(lambda: Window(steps), steps)
 
     def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
-        whole = jnp.asarray(steps, jnp.float32).astype(jnp.int32)
+        whole = jnp.minimum(steps, num_stored).astype(jnp.int32)
         width = (1 + (whole - 1) // num_envs) * num_envs
         return _below(key, batch_size, jnp.minimum(width, num_stored))
 
@@ -111,6 +114,7 @@ def linear_decay(decay_steps: Number, min_weight: Number) -> Law:
     The triangle, weight (q - 1 - r) E / T for vector step r < q, is the smaller of two distinct uniform r:
     min(x, y) with x in 0 .. q-1 and y in 0 .. q-2.
     """
+    _check(lambda: LinearDecay(decay_steps, min_weight), decay_steps, min_weight)
 
     def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
         q = _steps_to_plateau(decay_steps, min_weight, groups, num_envs)
@@ -126,6 +130,7 @@ def linear_decay(decay_steps: Number, min_weight: Number) -> Law:
 
 def linear_growth(decay_steps: Number, min_weight: Number) -> Law:
     """min(1, w + age / T) as a mixture: uniform on all, on the plateau, on the rise, and a rising triangle."""
+    _check(lambda: LinearGrowth(decay_steps, min_weight), decay_steps, min_weight)
 
     def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
         q = _steps_to_plateau(decay_steps, min_weight, groups, num_envs)
@@ -179,7 +184,9 @@ def table(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
             step += jnp.where(inner[block, step + half - 1] <= v, half, 0)
         return jnp.minimum(block * _BLOCK + step, groups - 1)
 
-    return _spread(steps)
+    law = _spread(steps)
+    law.max_stored = max_stored  # type: ignore[attr-defined]
+    return law
 
 
 def law_of(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
@@ -231,7 +238,7 @@ def _redraw_outside(
 
 def _steps_to_plateau(decay_steps: Number, min_weight: Number, groups: Array, num_envs: int) -> Array:
     line = jnp.ceil(((1.0 - min_weight) * decay_steps - 1.0) / num_envs)
-    return jnp.clip(line, 0.0, groups.astype(jnp.float32)).astype(jnp.int32)
+    return jnp.minimum(jnp.clip(line, 0.0, 2.0**30).astype(jnp.int32), groups)  # float32 would round large groups
 
 
 def _choose(key: Array, size: int, masses: list[Array]) -> Array:
@@ -245,6 +252,12 @@ def _choose(key: Array, size: int, masses: list[Array]) -> Array:
 def _below(key: Array, size: int, end: Number | Array) -> Array:
     """Whole numbers, uniform on 0 .. end-1; 0 where end < 1."""
     return jax.random.randint(key, (size,), 0, jnp.maximum(jnp.asarray(end, jnp.int32), 1))
+
+
+def _check(make: Callable[[], object], *numbers: Number) -> None:
+    """Refuse numbers that the host's schedule would refuse, unless they are traced and cannot be looked at."""
+    if all(isinstance(number, (int, float)) for number in numbers):
+        make()
 
 
 def _fold(key: Array, number: int) -> Array:

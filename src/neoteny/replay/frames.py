@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.replay.ageing import Ints
-from neoteny.replay.storage import Field
+from neoteny.replay.storage import Field, require_scalars
 
 Pixels = NDArray[np.uint8]
 
@@ -26,7 +26,7 @@ class Frames:
     shape: tuple[int, ...] = (84, 84)
     stack: int = 4
     finals: int | None = None
-    """Episode ends whose final frame is kept; one for every 20 transitions if not given. With shorter episodes
+    """Episode ends whose final frame is kept; one for every 19 transitions if not given. With shorter episodes
     the oldest transitions leave early."""
 
     def __post_init__(self) -> None:
@@ -48,8 +48,7 @@ def split_fields(
         return None, others
     if set(frames) != {"obs"} or "next_obs" in others:
         raise ValueError(f"Frames are given once, as 'obs', and bring 'next_obs' with them; got {', '.join(fields)}")
-    if missing := [name for name in ("terminated", "truncated") if name not in others]:
-        raise ValueError(f"Frames need the fields terminated and truncated; missing: {', '.join(missing)}")
+    require_scalars(others, ("terminated", "truncated"), "Frames")
     return frames["obs"], others
 
 
@@ -67,7 +66,7 @@ class FrameStore:
         self.field = field
         self.num_envs = num_envs
         self.places = capacity + field.stack * num_envs
-        self.num_finals = max(num_envs, field.finals if field.finals is not None else -(-capacity // 20))
+        self.num_finals = self._num_finals(field, capacity, num_envs)
         self.frames: Pixels = np.zeros((self.places + self.num_finals, *field.shape), np.uint8)
         self.depth: Pixels = np.zeros(self.places, np.uint8)
         self.final: NDArray[np.int32] = np.full(self.places, -1, np.int32)
@@ -76,10 +75,14 @@ class FrameStore:
         self._starting = np.ones(num_envs, bool)
 
     @staticmethod
+    def _num_finals(field: Frames, capacity: int, num_envs: int) -> int:
+        return max(num_envs, field.finals if field.finals is not None else -(-capacity // 19))
+
+    @staticmethod
     def num_bytes(field: Frames, capacity: int, num_envs: int) -> int:
         """What a store will come to hold."""
         places = capacity + field.stack * num_envs
-        finals = max(num_envs, field.finals if field.finals is not None else -(-capacity // 20))
+        finals = FrameStore._num_finals(field, capacity, num_envs)
         return (places + finals) * int(np.prod(field.shape)) + 5 * places + 8 * finals
 
     def check(self, clock: int, obs: ArrayLike, next_obs: ArrayLike) -> tuple[Pixels, Pixels]:
@@ -94,18 +97,20 @@ class FrameStore:
                 raise TypeError(f"{name!r} holds uint8 frames, got dtype {array.dtype}")
             arrays.append(array.reshape(shape))
         now, later = arrays
-        expected = self.frames[(clock + np.arange(self.num_envs)) % self.places]
+        before = self._gather(clock - self.num_envs + np.arange(self.num_envs))[:, 1:]
         for env in range(self.num_envs):
             if self._starting[env]:
                 if (now[env] != now[env, -1]).any():
                     raise ValueError(
                         f"'obs' of environment {env} begins an episode, so its stack must repeat the first frame"
                     )
-            elif not np.array_equal(now[env, -1], expected[env]):
+            elif not np.array_equal(now[env], before[env]):
                 raise ValueError(
                     f"'obs' of environment {env} is not the 'next_obs' of the step before, which did not end its "
                     "episode: pass the true final observation as next_obs, and terminated or truncated with it"
                 )
+        if not np.array_equal(later[:, :-1], now[:, 1:]):
+            raise ValueError("'next_obs' must be 'obs' moved on by one frame, the newest last")
         return now, later
 
     def append(self, clock: int, obs: Pixels, next_obs: Pixels, ended: NDArray[np.bool_]) -> int:
@@ -160,6 +165,7 @@ class FrameStore:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become the store that `state` was taken from."""
+        self.ended_at[:] = -1
         for name in ("frames", "depth", "final", "ended_at"):
             getattr(self, name)[: len(state[name])] = state[name]
         self.frames[self.places :][: len(state["final_frames"])] = state["final_frames"]

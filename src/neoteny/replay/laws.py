@@ -18,17 +18,25 @@ from neoteny.replay.ageing import Floats, Ints
 class Law(Protocol):
     """Exact draws of positions, and their probabilities."""
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         """Draw `size` positions, with replacement."""
         ...
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         """The probability of each position.
 
         It is computed from the construction that the draws use, not from the schedule's weights, so that
         comparing the two means something.
         """
         ...
+
+
+def search(sums: Floats, keys: Floats) -> Ints:
+    """For each key the first index whose running sum is above it. Keys in order are found several times as fast."""
+    order = keys.argsort()
+    found = np.empty(len(keys), np.int64)
+    found[order] = sums.searchsorted(keys.take(order), side="right")
+    return found
 
 
 def spread(steps: Callable[[int], Ints], rng: np.random.Generator, size: int, num_stored: int, num_envs: int) -> Ints:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from neoteny.replay.ageing import Floats, Ints
-from neoteny.replay.storage import Layout, Ring
+from neoteny.replay.storage import Field, Layout, Ring, require_scalars
 
 NEEDED = ("reward", "terminated", "truncated")
 
 
-def check_n_step(n_step: int, gamma: float | None, fields: Mapping[str, object]) -> None:
+def check_n_step(n_step: int, gamma: float | None, fields: Mapping[str, Field | tuple[int, ...]]) -> None:
     """Refuse what cannot be summed."""
     if n_step < 1:
         raise ValueError(f"n_step must be >= 1, got {n_step}")
@@ -22,8 +22,7 @@ def check_n_step(n_step: int, gamma: float | None, fields: Mapping[str, object])
     if n_step > 1:
         if gamma is None:
             raise ValueError(f"n_step={n_step} needs gamma, the discount of each further reward")
-        if missing := [name for name in NEEDED if name not in fields]:
-            raise ValueError(f"n_step={n_step} needs the fields {', '.join(NEEDED)}; missing: {', '.join(missing)}")
+        require_scalars(fields, NEEDED, f"n_step={n_step}")
     if gamma is not None and "discount" in fields:
         raise ValueError("with gamma the buffer makes the field 'discount' itself; leave it out of fields")
 

@@ -64,6 +64,8 @@ class PriorityDrawer:
         self._tree = SumTree(ring.capacity)
         self._largest = 1.0
         self._seen = 0
+        self._oldest = 0
+        self._restored = ring.restored
         self._draws = 0
         self._ages = (
             AgeWeights(sampler.schedule, ring, len(self._tree.block_sums)) if sampler.schedule is not None else None
@@ -88,10 +90,14 @@ class PriorityDrawer:
         if not math.isfinite(largest := float(raw.max())):
             raise ValueError(f"errors must be finite, got {errors[~np.isfinite(errors)][0]}")
         self._sync()
+        if batch.clock > self._ring.clock:
+            raise ValueError("this batch was drawn before the buffer was restored to an earlier state")
         slots, oldest = batch.slots, batch.clock - 1 - self._ring.oldest
         if int(batch.positions.max()) > oldest:
             held = batch.positions <= oldest
             slots, raw = slots[held], raw[held]
+            if not slots.size:
+                return
         self._largest = max(self._largest, largest)
         self._tree.set(slots, raw**self._sampler.alpha)
 
@@ -108,32 +114,43 @@ class PriorityDrawer:
         return object()  # priorities change with every batch: no two laws are taken for equal
 
     def state(self) -> dict[str, Any]:
-        return {**self._tree.state(), "largest": self._largest, "seen": self._seen, "draws": self._draws}
+        return {
+            **self._tree.state(),
+            "largest": self._largest,
+            "seen": self._seen,
+            "oldest": self._oldest,
+            "draws": self._draws,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._tree.restore(state)
         self._largest, self._seen, self._draws = state["largest"], state["seen"], state["draws"]
+        self._oldest, self._restored = state["oldest"], self._ring.restored
 
     def _sync(self) -> None:
         """Give what was added since the last look the largest priority seen, and what left early none."""
         ring = self._ring
+        if ring.restored != self._restored:  # by another view of it: nothing known of its transitions holds
+            self._tree.set(np.arange(ring.capacity), np.zeros(ring.capacity))
+            self._seen, self._oldest, self._restored = ring.oldest, ring.oldest, ring.restored
         new = min(ring.clock - self._seen, ring.capacity)
         if new:
             slots = np.arange(ring.clock - new, ring.clock) % ring.capacity
             self._tree.set(slots, np.full(new, self._largest**self._sampler.alpha))
             self._seen = ring.clock
+        if ring.oldest != self._oldest:
+            gone = np.arange(max(self._oldest, ring.clock - ring.capacity), ring.oldest)
+            if gone.size:  # they made room for final frames, and were not written over
+                self._tree.set(gone % ring.capacity, np.zeros(gone.size))
+            self._oldest = ring.oldest
 
     def _draw_slots(self, rng: np.random.Generator, size: int) -> tuple[Ints, Floats]:
         """Slots and their priorities."""
-        ring, tree = self._ring, self._tree
+        tree = self._tree
         if self._ages is not None:
             slots = self._draw_product(rng, size, self._ages)
             return slots, tree.leaves.take(slots)
-        slots, priorities = tree.draw(rng, size)
-        if ring.num_stored < min(ring.clock, ring.capacity):  # some left early, to make room for final frames
-            while (gone := np.flatnonzero(ring.slots_of(slots) >= ring.num_stored)).size:
-                slots[gone], priorities[gone] = tree.draw(rng, gone.size)
-        return slots, priorities
+        return tree.draw(rng, size)
 
     def _draw_product(self, rng: np.random.Generator, size: int, ages: AgeWeights) -> Ints:
         """Draws in proportion to priority x age weight.
@@ -151,7 +168,6 @@ class PriorityDrawer:
         old_sums = running_sums(tree.block_sums * bounds)
         old_mass = float(old_sums[-1])
         total = positive_total(self._sampler, young_mass + old_mass, ring.num_stored)
-        some_left = ring.num_stored < min(ring.clock, ring.capacity)
         kept: list[Ints] = []
         missing, wanted, tried = size, size + size // 64 + 8, 0
         while missing > 0:
@@ -164,9 +180,6 @@ class PriorityDrawer:
                 slots, _ = tree.draw_by(rng, uniforms[1:4], old_sums)
                 positions = ring.slots_of(slots)
                 old = positions >= YOUNG
-                if some_left:  # to make room for final frames
-                    old &= positions < ring.num_stored
-                    np.minimum(positions, ring.num_stored - 1, out=positions)
                 keep = uniforms[4] * bounds.take(slots >> BLOCK_SHIFT) < ages.of(positions)
                 keep &= old
                 keep |= is_young

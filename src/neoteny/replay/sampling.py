@@ -30,12 +30,12 @@ class Sampler(Protocol):
     """Whether many batches may be drawn at once from a full ring, because its law no longer changes."""
 
     def positions(
-        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int | None = None
     ) -> Ints:
         """Draw `batch_size` positions, with replacement: 0 the newest transition, num_stored - 1 the oldest."""
         ...
 
-    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int | None = None) -> Floats:
         """The probability of each position under the law that ``positions`` draws from."""
         ...
 
@@ -48,13 +48,13 @@ class Sampler(Protocol):
         head: int,
         capacity: int,
         num_envs: int = 1,
-        clock: int = 0,
+        clock: int | None = None,
     ) -> Ints:
         """Draw `batch_size` slots of anybody's ring buffer, with replacement.
 
         rng: where the randomness comes from. num_stored: transitions held. head: the next slot to be
         written. capacity: slots in all. num_envs: how many transitions each vector step wrote, side by
-        side. clock: transitions ever added, for schedules that use it. Returns int64, shape (batch_size,).
+        side. clock: transitions ever added; a schedule that uses it needs it. Returns int64, shape (batch_size,).
         """
         check_ring(num_stored, head, capacity, num_envs)
         check_batch_size(batch_size)
@@ -81,11 +81,11 @@ class AgeWeightedSampler(Sampler):
         self._laws: dict[int, Law] = {}
 
     def positions(
-        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int | None = None
     ) -> Ints:
         return self._law(num_envs).positions(rng, batch_size, num_stored, clock)
 
-    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int | None = None) -> Floats:
         return self._law(num_envs).pmf(num_stored, clock)
 
     def _law(self, num_envs: int) -> Law:
@@ -105,11 +105,11 @@ class ReferenceSampler(Sampler):
         self.schedule = check_schedule_type(schedule)
 
     def positions(
-        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int | None = None
     ) -> Ints:
         return rng.choice(num_stored, size=batch_size, p=self.probabilities(num_stored, num_envs, clock))
 
-    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int | None = None) -> Floats:
         ages = ages_of(np.arange(num_stored), num_envs)
         weights = evaluate(self.schedule, ages, num_stored=num_stored, clock=clock)
         return normalise(self.schedule, weights)
@@ -130,21 +130,21 @@ class BucketedSampler(Sampler):
         self.schedule = check_schedule_type(schedule)
         self.buckets = buckets
         self.cached = cached
-        self._built: tuple[tuple[int, int, int], Ints, Floats] | None = None
+        self._built: tuple[tuple[int, int, int | None], Ints, Floats] | None = None
 
     def positions(
-        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int = 0
+        self, rng: np.random.Generator, batch_size: int, num_stored: int, num_envs: int = 1, clock: int | None = None
     ) -> Ints:
         edges, sums = self._table(num_stored, num_envs, clock)
         bucket: Ints = np.searchsorted(sums, rng.random(batch_size) * sums[-1], side="right")
         return rng.integers(edges[bucket], edges[bucket + 1])
 
-    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int = 0) -> Floats:
+    def probabilities(self, num_stored: int, num_envs: int = 1, clock: int | None = None) -> Floats:
         edges, sums = self._table(num_stored, num_envs, clock)
         lengths = np.diff(edges)
         return np.repeat(np.diff(sums, prepend=0.0) / sums[-1] / lengths, lengths)
 
-    def _table(self, num_stored: int, num_envs: int, clock: int) -> tuple[Ints, Floats]:
+    def _table(self, num_stored: int, num_envs: int, clock: int | None) -> tuple[Ints, Floats]:
         """The positions at which the buckets begin, and the prefix sums of their masses."""
         key = (num_stored, num_envs, clock if "clock" in uses(self.schedule) else 0)
         if self.cached and self._built is not None and self._built[0] == key:

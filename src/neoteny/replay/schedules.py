@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neoteny.replay.ageing import Floats, Schedule
+from neoteny.replay.ageing import Describing, Floats
 
 
 @dataclass(frozen=True)
-class LinearDecay(Schedule):
+class LinearDecay(Describing):
     """Sample weight decay: max(min_weight, 1 - age / decay_steps).
 
     SWD (ICLR 2026), Algorithm 1. The newest age is 1, so the newest weight is 1 - 1 / decay_steps.
@@ -44,7 +44,7 @@ class LinearDecay(Schedule):
 
 
 @dataclass(frozen=True)
-class LinearGrowth(Schedule):
+class LinearGrowth(Describing):
     """Sample weight augmentation, the reverse control: min(1, min_weight + age / decay_steps).
 
     SWD (ICLR 2026), Algorithm 2 (SWA).
@@ -69,7 +69,7 @@ class LinearGrowth(Schedule):
 
 
 @dataclass(frozen=True)
-class ExponentialDecay(Schedule):
+class ExponentialDecay(Describing):
     """max(min_weight, exp(-(age / decay_steps) / tau)); SWD (ICLR 2026), Table 13.
 
     Departs from the paper's text, which has the age in raw steps: with tau 1 that meets the floor at age 3
@@ -99,7 +99,7 @@ class ExponentialDecay(Schedule):
 
 
 @dataclass(frozen=True)
-class PolynomialDecay(Schedule):
+class PolynomialDecay(Describing):
     """max(min_weight, max(0, 1 - age / decay_steps) ** power); SWD (ICLR 2026), Table 13.
 
     Departs from the paper's text in clipping the base at 0. Unclipped, an even power rises again past
@@ -138,7 +138,7 @@ class PolynomialDecay(Schedule):
 
 
 @dataclass(frozen=True)
-class GeometricDecay(Schedule):
+class GeometricDecay(Describing):
     """max(min_weight, (1 - rate) ** age): the experience-replay decay of FoG, SWD's nearest neighbour."""
 
     rate: float = 1e-5
@@ -160,7 +160,7 @@ class GeometricDecay(Schedule):
 
 
 @dataclass(frozen=True)
-class InverseAge(Schedule):
+class InverseAge(Describing):
     """1 / age."""
 
     def weight(self, age: ArrayLike) -> Floats:
@@ -168,7 +168,7 @@ class InverseAge(Schedule):
 
 
 @dataclass(frozen=True)
-class EmphasizeRecent(Schedule):
+class EmphasizeRecent(Describing):
     """ERE-apx, emphasising recent experience (Wang & Ross 2019), the stationary form of their law.
 
     With N transitions stored, i the age and E = eta ** 1000:
@@ -208,7 +208,7 @@ class EmphasizeRecent(Schedule):
 
 
 @dataclass(frozen=True)
-class Window(Schedule):
+class Window(Describing):
     """1 for the newest `steps` transitions, 0 for all older: a sliding window."""
 
     steps: float = 80_000
@@ -227,7 +227,7 @@ class Window(Schedule):
 
 
 @dataclass(frozen=True)
-class Uniform(Schedule):
+class Uniform(Describing):
     """1 for every age: ordinary uniform replay."""
 
     def weight(self, age: ArrayLike) -> Floats:

@@ -52,6 +52,17 @@ def transition_fields(
     }
 
 
+def require_scalars(fields: Mapping[str, Field | tuple[int, ...]], names: tuple[str, ...], what: str) -> None:
+    """Refuse `fields` that lack one of `names`, or have it with a shape of more than one number."""
+    if missing := [name for name in names if name not in fields]:
+        raise ValueError(f"{what} needs the fields {', '.join(names)}; missing: {', '.join(missing)}")
+    for name in names:
+        field = fields[name]
+        shape = field.shape if isinstance(field, Field) else tuple(field)
+        if shape != ():
+            raise ValueError(f"{what} needs {name!r} to be one number, shape (), got {shape}")
+
+
 class Layout:
     """Where each field lies in a row: the float columns first, then those of integers."""
 
@@ -133,6 +144,8 @@ class Ring:
         self.num_envs = num_envs
         self.clock = 0
         self.oldest = 0
+        self.restored = 0
+        """How often it was restored: what was known of its transitions before is then void."""
 
     @property
     def head(self) -> int:

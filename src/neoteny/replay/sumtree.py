@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from neoteny.replay.ageing import Floats, Ints
+from neoteny.replay.laws import search
 
 _SHIFT = 4
 FAN = 1 << _SHIFT
@@ -74,9 +75,7 @@ class SumTree:
         """
         keys = u[0]
         keys *= sums[-1]
-        order = keys.argsort()  # in order they are found twice as fast
-        blocks = np.empty(len(keys), np.int64)
-        blocks[order] = sums.searchsorted(keys.take(order), side="right")
+        blocks = search(sums, keys)
         return self._draw_leaves(rng, self._descend(self.node_sums, blocks, u[1]), u[2])
 
     def _draw_leaves(self, rng: np.random.Generator, nodes: Ints, u: Floats) -> tuple[Ints, Floats]:

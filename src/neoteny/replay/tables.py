@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from neoteny.replay.ageing import Floats, Ints, Schedule, evaluate, positive_total, uses
-from neoteny.replay.laws import per_position, spread
+from neoteny.replay.laws import per_position, search, spread
 from neoteny.replay.schedules import EmphasizeRecent
 
 
@@ -17,32 +17,34 @@ class TableLaw:
     def __init__(self, schedule: Schedule, num_envs: int) -> None:
         self._schedule = schedule
         self._num_envs = num_envs
-        self._prefix = np.zeros(1)
+        self._known: Floats = np.zeros(0)
+        self._prefix: Floats = np.zeros(0)
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         sums = self._sums(num_stored, clock)
         total = positive_total(self._schedule, sums[-1], num_stored)
 
         def steps(size: int) -> Ints:
-            return np.searchsorted(sums, rng.random(size) * total, side="right")
+            return search(sums, rng.random(size) * total)
 
         return spread(steps, rng, size, num_stored, self._num_envs)
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         sums = self._sums(num_stored, clock)
         total = positive_total(self._schedule, sums[-1], num_stored)
         return per_position(np.diff(sums, prepend=0.0) / total, num_stored, self._num_envs)
 
-    def _sums(self, num_stored: int, clock: int) -> Floats:
+    def _sums(self, num_stored: int, clock: int | None) -> Floats:
         """The prefix sums of the weights of the vector steps held, the newest first."""
         groups = -(-num_stored // self._num_envs)
-        known = len(self._prefix) - 1
+        known = len(self._known)
         if known < groups:
             more = self._weights(np.arange(known, _grown(known, groups)), num_stored, clock)
-            self._prefix = np.concatenate([self._prefix, self._prefix[-1] + np.cumsum(more)])
-        return self._prefix[1 : groups + 1]
+            self._known = np.concatenate([self._known, more])
+            self._prefix = np.cumsum(self._known)  # from the start: its rounding must not depend on how it grew
+        return self._prefix[:groups]
 
-    def _weights(self, steps: Ints, num_stored: int, clock: int) -> Floats:
+    def _weights(self, steps: Ints, num_stored: int, clock: int | None) -> Floats:
         return evaluate(self._schedule, 1 + steps * self._num_envs, num_stored=num_stored, clock=clock)
 
 
@@ -51,7 +53,7 @@ class SizedTableLaw(TableLaw):
 
     _built_for: object = None
 
-    def _sums(self, num_stored: int, clock: int) -> Floats:
+    def _sums(self, num_stored: int, clock: int | None) -> Floats:
         now = {"num_stored": num_stored, "clock": clock}
         key = (num_stored, *(now[name] for name in uses(self._schedule)))
         if key != self._built_for:
@@ -74,7 +76,7 @@ class EmphasizeRecentLaw:
         self._num_envs = num_envs
         self._prefix = np.zeros(1)
 
-    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int) -> Ints:
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
         if num_stored <= self._schedule.c_min:
             return rng.integers(0, num_stored, size)
         start, (edge, edge_mass), (young, young_mass) = self._parts(num_stored)
@@ -84,14 +86,14 @@ class EmphasizeRecentLaw:
         def steps(size: int) -> Ints:
             x, y = rng.random((2, size))
             y *= flat_mass + (total - below)
-            ranges = 1 + np.searchsorted(self._prefix[1:num_stored], below + (y - flat_mass), side="right")
+            ranges = 1 + search(self._prefix[1:num_stored], below + (y - flat_mass))
             ranges = np.minimum(ranges, num_stored - 1)  # below + (y - flat_mass) may round up to total
             newest = np.where(y < edge_mass, edge, np.where(y < flat_mass, young, self._count(ranges)))
             return (x * newest).astype(np.int64)
 
         return spread(steps, rng, size, num_stored, self._num_envs)
 
-    def pmf(self, num_stored: int, clock: int) -> Floats:
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
         if num_stored <= self._schedule.c_min:
             return np.full(num_stored, 1.0 / num_stored)
         start, edge, young = self._parts(num_stored)
