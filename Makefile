@@ -47,5 +47,5 @@ clean: ## Remove what the other targets made
 	mkdir -p $(TMPDIR)
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip
-	$(BIN)/python -m pip install --quiet --group dev --editable .
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[train,dmc,atari]"
 	touch $@

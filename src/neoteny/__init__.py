@@ -1,7 +1,10 @@
 """Neoteny keeps reinforcement-learning agents able to learn.
 
-The public names. Importing them costs NumPy and nothing else.
+The public names. Importing them costs NumPy and nothing else; those that train are loaded when first used.
 """
+
+from importlib import import_module
+from typing import Any
 
 from neoteny.replay.ageing import Description, Schedule, describe
 from neoteny.replay.batch import Batch
@@ -24,6 +27,13 @@ from neoteny.replay.storage import Field, transition_fields
 
 __version__ = "0.1.0"
 
+_LAZY = {
+    "TrainConfig": "neoteny.training.config",
+    "load_policy": "neoteny.training.policy",
+    "train": "neoteny.training.loop",
+}
+"""Names that bring JAX and more with them: loaded when first used."""
+
 __all__ = [
     "SAMPLERS",
     "AgeWeightedSampler",
@@ -44,9 +54,18 @@ __all__ = [
     "ReplayBuffer",
     "Sampler",
     "Schedule",
+    "TrainConfig",
     "Uniform",
     "Window",
     "__version__",
     "describe",
+    "load_policy",
+    "train",
     "transition_fields",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'neoteny' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,16 +1,14 @@
-"""The command line: one word chooses a command, whose module is loaded only then."""
+"""The command line: one word chooses a command, and only what that command needs is loaded."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from importlib import import_module
+from collections.abc import Callable
+from pathlib import Path
 
 from neoteny import __version__
-
-COMMANDS = {
-    "demo": ("neoteny.demo", "draw from a wrapped buffer under every schedule, and make a picture of it"),
-    "bench replay": ("neoteny.bench.replay", "what a draw and a sample cost, beside uniform replay"),
-}
+from neoteny.errors import UsageError, missing_extra
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,15 +23,108 @@ def main(argv: list[str] | None = None) -> int:
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            return int(import_module(COMMANDS[name][0]).main(words[length:]))
-    print(
-        f"neoteny: there is no command {' '.join(words[:2])!r}; the commands are: {', '.join(COMMANDS)}",
-        file=sys.stderr,
-    )
+            try:
+                return COMMANDS[name](words[length:])
+            except UsageError as error:
+                print(f"neoteny {name}: {error}", file=sys.stderr)
+                return 2
+    known = ", ".join(COMMANDS)
+    print(f"neoteny: there is no command {' '.join(words[:2])!r}; the commands are: {known}", file=sys.stderr)
     return 2
+
+
+def train(argv: list[str]) -> int:
+    """train an agent: neoteny train td3|sac|ddqn --env ID [--replay swd] ..."""
+    from neoteny.agents.configs import AGENTS, PRESETS
+
+    agent = {"dqn": "ddqn"}.get(argv[0], argv[0]) if argv else ""
+    if agent not in AGENTS:
+        raise UsageError(f"name an agent first, one of {', '.join(AGENTS)}: neoteny train td3 --env Hopper-v5")
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--out", type=Path)
+    own.add_argument("--preset", default="swd-paper")
+    given, rest = own.parse_known_args(argv[1:])
+    if given.preset not in PRESETS[agent]:
+        raise UsageError(f"{agent} has the presets {', '.join(PRESETS[agent])}, got {given.preset!r}")
+    try:
+        import tyro
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
+
+    from neoteny.training.config import TrainConfig, limit_threads
+
+    config = tyro.cli(
+        TrainConfig,
+        prog=f"neoteny train {agent}",
+        description=f"Train {agent}. Besides: --out DIR, the run's directory; --preset, one of "
+        f"{', '.join(PRESETS[agent])}; --steps, short for --total-timesteps.",
+        default=TrainConfig(env=tyro.MISSING, agent=PRESETS[agent][given.preset]),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
+        args=["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest],
+    )
+    limit_threads(config)
+    try:
+        from neoteny.training.loop import train as run_training
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
+    directory = run_training(config, out=given.out)
+    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    return 0
+
+
+def evaluate(argv: list[str]) -> int:
+    """evaluate a run's policy over whole episodes, with a video if asked for"""
+    parser = argparse.ArgumentParser(prog="neoteny evaluate", description=evaluate.__doc__)
+    parser.add_argument("run", type=Path, help="the run's directory")
+    parser.add_argument("--episodes", type=int, default=10, help="how many episodes (10)")
+    parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
+    parser.add_argument("--video", action="store_true", help="also write a video of one more episode into the run")
+    options = parser.parse_args(argv)
+    from neoteny.training.replaying import evaluate_run, film
+
+    returns = evaluate_run(options.run, options.episodes, options.seed)
+    mean = sum(returns) / len(returns)
+    print(f"{len(returns)} episodes: mean return {mean:.2f}, from {min(returns):.2f} to {max(returns):.2f}")
+    if options.video:
+        print(f"Wrote {film(options.run, options.seed)}")
+    return 0
+
+
+def inspect(argv: list[str]) -> int:
+    """say what a run is and how far it got"""
+    parser = argparse.ArgumentParser(prog="neoteny inspect", description=inspect.__doc__)
+    parser.add_argument("run", type=Path, help="the run's directory")
+    options = parser.parse_args(argv)
+    from neoteny.training.run import describe_run
+
+    print(describe_run(options.run))
+    return 0
+
+
+def demo(argv: list[str]) -> int:
+    """draw from a wrapped buffer under every schedule, and make a picture of it"""
+    from neoteny.demo import main as run_demo
+
+    return run_demo(argv)
+
+
+def bench_replay(argv: list[str]) -> int:
+    """what a draw and a sample cost, beside uniform replay"""
+    from neoteny.bench.replay import main as run_bench
+
+    return run_bench(argv)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "inspect": inspect,
+    "bench replay": bench_replay,
+}
 
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {what}" for name, (_, what) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<{width}}  {command.__doc__}" for name, command in COMMANDS.items())
     return f"usage: neoteny COMMAND [--help] ...\n\nKeeps reinforcement-learning agents able to learn.\n\n{commands}"

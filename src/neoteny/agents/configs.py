@@ -1,0 +1,126 @@
+"""What can be set of each agent, with the paper's numbers as defaults. No JAX here: the command line reads it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class TD3Config:
+    """TD3; SWD (ICLR 2026), Tables 3 and 9, else CleanRL's."""
+
+    widths: tuple[int, ...] = (256, 128)
+    """Hidden layers of actor and critics."""
+    actor_lr: float = 1e-4
+    """Adam's learning rate for the actor."""
+    critic_lr: float = 1e-3
+    """Adam's learning rate for the critics."""
+    gamma: float = 0.99
+    """The discount."""
+    batch_size: int = 128
+    """Transitions in each update."""
+    tau: float = 0.005
+    """How far the targets move at each of their updates."""
+    policy_delay: int = 2
+    """Critic updates for each update of the actor and of all targets."""
+    target_noise: float = 0.2
+    """Noise on the target's action, over the action scale."""
+    target_noise_clip: float = 0.5
+    """Where that noise is clipped."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on the agent's own actions, over the action scale."""
+    learning_starts: int = 25_000
+    """Steps of random actions before the first update."""
+    utd: float = 1.0
+    """Updates for each step."""
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """SAC with SimBa; SWD (ICLR 2026), Tables 6 to 8 and 11, else SimBa's."""
+
+    actor_width: int = 128
+    """SimBa's width in the actor."""
+    actor_blocks: int = 1
+    """SimBa's residual blocks in the actor."""
+    critic_width: int = 512
+    """SimBa's width in the critics."""
+    critic_blocks: int = 2
+    """SimBa's residual blocks in the critics."""
+    num_critics: int = 2
+    """Critics; targets and actor use the smallest value."""
+    lr: float = 1e-4
+    """AdamW's learning rate for actor and critics, Adam's for alpha."""
+    weight_decay: float = 1e-2
+    """AdamW's weight decay (alpha has none)."""
+    gamma: float = 0.99
+    """The discount."""
+    batch_size: int = 256
+    """Transitions in each update."""
+    tau: float = 0.005
+    """How far the targets move at each update."""
+    policy_delay: int = 2
+    """Critic updates between updates of actor and alpha, which then make as many to compensate."""
+    alpha: float = 1.0
+    """The entropy's weight, to begin with."""
+    tune_alpha: bool = True
+    """Whether alpha is tuned towards the target entropy."""
+    target_entropy: float = -1.0
+    """The target entropy, times the number of actions."""
+    log_std_min: float = -5.0
+    """Lower bound of the policy's log standard deviation."""
+    log_std_max: float = 2.0
+    """Upper bound of the policy's log standard deviation."""
+    normalise: bool = True
+    """Whether observations are normalised by running statistics (RSNorm), updated by interaction only."""
+    learning_starts: int = 5_000
+    """Steps of random actions before the first update."""
+    utd: float = 1.0
+    """Updates for each step."""
+
+
+@dataclass(frozen=True)
+class DDQNConfig:
+    """Double DQN; SWD (ICLR 2026), Tables 4, 5 and 10, else CleanRL's. Pixels go through the Nature CNN."""
+
+    widths: tuple[int, ...] = (120, 84)
+    """Hidden layers for vector observations."""
+    cnn_width: int = 512
+    """The dense layer after the convolutions, for pixels."""
+    lr: float = 1e-4
+    """Adam's learning rate."""
+    gamma: float = 0.99
+    """The discount."""
+    batch_size: int = 32
+    """Transitions in each update."""
+    target_every: int = 1_000
+    """Steps between copies of the network into its target."""
+    epsilon_start: float = 1.0
+    """The share of random actions at the first step."""
+    epsilon_end: float = 0.01
+    """The share of random actions after the exploration phase."""
+    exploration_fraction: float = 0.1
+    """The part of the run over which epsilon falls."""
+    learning_starts: int = 80_000
+    """Steps before the first update."""
+    utd: float = 0.25
+    """Updates for each step: 0.25 is one every 4."""
+
+
+AgentConfig = TD3Config | SACConfig | DDQNConfig
+
+AGENTS: dict[str, type[TD3Config | SACConfig | DDQNConfig]] = {
+    "td3": TD3Config,
+    "sac": SACConfig,
+    "ddqn": DDQNConfig,
+}
+
+_SWD_CODE = replace(SACConfig(), alpha=0.2, tune_alpha=False)
+_SIMBA = replace(SACConfig(), num_critics=1, alpha=0.01, target_entropy=-0.5, utd=2.0, log_std_min=-10.0)
+
+PRESETS: dict[str, dict[str, AgentConfig]] = {
+    "td3": {"swd-paper": TD3Config()},
+    "sac": {"swd-paper": SACConfig(), "swd-code": _SWD_CODE, "simba": _SIMBA},
+    "ddqn": {"swd-paper": DDQNConfig()},
+}
+"""Each agent's presets: the paper's tables, the authors' released code, SimBa's own."""

@@ -1,0 +1,124 @@
+"""TD3 (Fujimoto et al. 2018), as in SWD (ICLR 2026), Tables 3 and 9."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, polyak, td_target, weighted_mean
+from neoteny.agents.configs import TD3Config
+from neoteny.networks import MLP, Critics, Deterministic
+
+Tree = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """Everything TD3 needs to go on. `acting` is the key of its exploration noise."""
+
+    actor: Tree
+    actor_target: Tree
+    actor_opt: Tree
+    critics: Tree
+    critics_target: Tree
+    critics_opt: Tree
+    key: Array
+    acting: Array
+    updates: Array
+    actor_loss: Array
+    """Of the actor's last update, so that it can be told in between."""
+
+
+def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) -> Agent:
+    """TD3 for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
+    trunk = network if network is not None else MLP(config.widths)
+    actor, critics = Deterministic(trunk, problem.num_actions), Critics(trunk)
+    actor_adam, critics_adam = optax.adam(config.actor_lr), optax.adam(config.critic_lr)
+    scale, middle = problem.scale()
+
+    def policy(params: Tree, obs: Array) -> Array:
+        return actor.apply(params, obs) * scale + middle
+
+    def init(key: Array) -> State:
+        actor_key, critics_key, key, acting = jax.random.split(key, 4)
+        obs, action = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
+        actor_params = actor.init(actor_key, obs)
+        critics_params = critics.init(critics_key, obs, action)
+        return State(
+            actor=actor_params,
+            actor_target=copied(actor_params),
+            actor_opt=actor_adam.init(actor_params),
+            critics=critics_params,
+            critics_target=copied(critics_params),
+            critics_opt=critics_adam.init(critics_params),
+            key=key,
+            acting=acting,
+            updates=jnp.int32(0),
+            actor_loss=jnp.float32(0),
+        )
+
+    def sample(params: Tree, obs: Array, key: Array) -> Array:
+        action = policy(params, obs)
+        noise = config.exploration_noise * scale * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, middle - scale, middle + scale)
+
+    def act(state: State, obs: Array, step: Array) -> tuple[Array, Array]:
+        acting, key = jax.random.split(state.acting)
+        return sample(state.actor, obs, key), acting
+
+    def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
+        """The sum over critics of the mean of (Q(s, a) - y)^2."""
+        values = critics.apply(params, batch["obs"], batch["action"])
+        errors = values - target
+        return weighted_mean(batch, (errors**2).sum(axis=0)), (values.mean(), jnp.abs(errors).mean(axis=0))
+
+    def actor_loss(params: Tree, critics_params: Tree, obs: Array) -> Array:
+        """-Q1(s, pi(s))."""
+        return -critics.apply(critics_params, obs, policy(params, obs))[0].mean()
+
+    def target(state: State, batch: dict[str, Array], key: Array) -> Array:
+        """y = r + gamma (1 - terminated) min_i Q_i'(s', pi'(s') + clipped noise)."""
+        action = policy(state.actor_target, batch["next_obs"])
+        noise = config.target_noise * jax.random.normal(key, action.shape)
+        noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip) * scale
+        action = jnp.clip(action + noise, middle - scale, middle + scale)
+        values = critics.apply(state.critics_target, batch["next_obs"], action)
+        return td_target(batch, config.gamma, values.min(axis=0))
+
+    def improve_policy(state: State, obs: Array) -> State:
+        loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, obs)
+        steps, opt = actor_adam.update(grads, state.actor_opt)
+        params = optax.apply_updates(state.actor, steps)
+        return replace(
+            state,
+            actor=params,
+            actor_opt=opt,
+            actor_target=polyak(state.actor_target, params, config.tau),
+            critics_target=polyak(state.critics_target, state.critics, config.tau),
+            actor_loss=loss,
+        )
+
+    def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
+        key, noise_key = jax.random.split(state.key)
+        y = target(state, batch, noise_key)
+        (loss, (q, errors)), grads = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
+        steps, opt = critics_adam.update(grads, state.critics_opt)
+        state = replace(
+            state,
+            critics=optax.apply_updates(state.critics, steps),
+            critics_opt=opt,
+            key=key,
+            updates=state.updates + 1,
+        )
+        due = state.updates % config.policy_delay == 0
+        state = jax.lax.cond(due, improve_policy, lambda state, obs: state, state, batch["obs"])
+        return state, Report({"critic_loss": loss, "q": q, "actor_loss": state.actor_loss}, errors)
+
+    return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor)

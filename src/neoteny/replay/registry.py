@@ -1,0 +1,98 @@
+"""Replays by name, with their numbers: what ``--replay`` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+from neoteny.errors import UsageError
+from neoteny.replay.buffer import Attachable
+from neoteny.replay.priority import PrioritizedSampler
+from neoteny.replay.sampling import SAMPLERS
+from neoteny.replay.schedules import (
+    EmphasizeRecent,
+    ExponentialDecay,
+    GeometricDecay,
+    InverseAge,
+    LinearDecay,
+    LinearGrowth,
+    PolynomialDecay,
+    Uniform,
+    Window,
+)
+
+_LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}
+_PER = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A schedule that has a name, and its numbers: what each is called outside, and in the schedule."""
+
+    schedule: Callable[..., Any] | None
+    numbers: Mapping[str, str]
+    prioritised: bool = False
+
+
+REPLAYS: dict[str, Named] = {
+    "uniform": Named(Uniform, {}),
+    "swd": Named(LinearDecay, _LINEAR),
+    "swa": Named(LinearGrowth, _LINEAR),
+    "exponential": Named(ExponentialDecay, {**_LINEAR, "decay_tau": "tau"}),
+    "polynomial": Named(PolynomialDecay, {**_LINEAR, "decay_power": "power", "decay_clip": "clip"}),
+    "geometric": Named(GeometricDecay, {"decay_rate": "rate", "min_weight": "min_weight"}),
+    "inverse-age": Named(InverseAge, {}),
+    "ere": Named(EmphasizeRecent, {"ere_eta": "eta", "ere_c_min": "c_min"}),
+    "window": Named(Window, {"window_steps": "steps"}),
+    "per": Named(None, {}, prioritised=True),
+    "swd-per": Named(LinearDecay, _LINEAR, prioritised=True),
+}
+"""Every replay by its name."""
+
+
+def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: Mapping[str, Any]) -> Attachable:
+    """The sampler called `name`, or a user's schedule as ``package.module:Class``, with the numbers given.
+
+    sampler: exact, bucketed or reference. default_decay_steps: the T of a schedule that has one, if none is given.
+    A number that this replay does not have is an error, not ignored.
+    """
+    named = REPLAYS.get(name) or _users(name)
+    known = {**named.numbers, **(_PER if named.prioritised else {})}
+    if unknown := sorted(set(numbers) - set(known)):
+        takes = f"takes {', '.join(_flag(n) for n in known)}" if known else "takes no numbers"
+        raise UsageError(f"--replay {name} has no {', '.join(map(_flag, unknown))}: it {takes}")
+    arguments = {field: numbers[number] for number, field in named.numbers.items() if number in numbers}
+    if "decay_steps" in named.numbers:
+        arguments.setdefault("decay_steps", default_decay_steps)
+    try:
+        schedule = named.schedule(**arguments) if named.schedule else None
+        if named.prioritised:
+            if sampler != "exact":
+                raise UsageError(f"--replay {name} has only --replay-sampler exact, got {sampler}")
+            return PrioritizedSampler(schedule, **{_PER[n]: numbers[n] for n in _PER if n in numbers})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if sampler not in SAMPLERS:
+        raise UsageError(f"--replay-sampler is one of {', '.join(SAMPLERS)}, got {sampler!r}")
+    assert schedule is not None
+    return SAMPLERS[sampler](schedule)
+
+
+def _users(name: str) -> Named:
+    """A user's own schedule class, which takes decay_steps and min_weight if its constructor does."""
+    module_name, _, class_name = name.partition(":")
+    if not class_name:
+        raise UsageError(f"there is no replay {name!r}: choose from {', '.join(REPLAYS)}, or package.module:Class")
+    try:
+        schedule = getattr(import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"--replay {name}: {error}") from error
+    accepted = signature(schedule).parameters
+    return Named(schedule, {number: number for number in _LINEAR if number in accepted})
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,1 @@
+"""Training: the loop, a run's directory, evaluation, and what a person watching sees."""

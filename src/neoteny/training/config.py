@@ -1,0 +1,192 @@
+"""What can be set of a run. No JAX here: threads must be limited before JAX first computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
+from neoteny.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Which transitions are replayed."""
+
+    replay: str = "uniform"
+    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, per, swd-per, or your own
+    schedule as package.module:Class."""
+    replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
+    """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
+    capacity: int = 1_000_000
+    """Transitions held."""
+    n_step: int = 1
+    """Rewards summed before bootstrapping."""
+    decay_steps: float | None = None
+    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000."""
+    min_weight: float | None = None
+    """w_min of those, and of geometric; 0.1."""
+    decay_tau: float | None = None
+    """Time constant of exponential, in units of T; 1."""
+    decay_power: float | None = None
+    """Exponent of polynomial; 2."""
+    decay_clip: bool | None = None
+    """Whether polynomial's base stops at 0; yes."""
+    decay_rate: float | None = None
+    """epsilon of geometric; 1e-5."""
+    ere_eta: float | None = None
+    """eta of ere; 0.996."""
+    ere_c_min: float | None = None
+    """c_min of ere; 5,000."""
+    window_steps: float | None = None
+    """Length of window; 80,000."""
+    per_alpha: float | None = None
+    """alpha of per and swd-per; 0.6."""
+    per_beta: float | None = None
+    """beta of per and swd-per, to begin with; 0.4."""
+    per_beta_step: float | None = None
+    """How much beta rises with each draw; 1e-6."""
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers that were given."""
+        settled = {"replay", "replay_sampler", "capacity", "n_step"}
+        return {
+            f.name: value
+            for f in dataclasses.fields(self)
+            if f.name not in settled and (value := getattr(self, f.name)) is not None
+        }
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    env: str
+    """A Gymnasium id: Hopper-v5, dm_control/humanoid-run-v0, ALE/Breakout-v5, or any other that is registered."""
+    agent: AgentConfig = field(default_factory=TD3Config)
+    """The agent's own numbers."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay's."""
+    total_timesteps: int = 1_000_000
+    """Steps over all environments."""
+    seed: int = 1
+    """Of everything."""
+    num_envs: int = 1
+    """Environments that step together."""
+    action_repeat: int | None = None
+    """Simulator steps for each decision; 2 for DeepMind Control if not given, else 1."""
+    sticky: bool = False
+    """Atari: sticky actions with probability 0.25."""
+    eval_every: int = 10_000
+    """Steps between evaluations; 0 for none."""
+    eval_episodes: int = 10
+    """Episodes of each evaluation."""
+    log_every: int = 1_000
+    """Steps between lines of metrics."""
+    threads: int | None = None
+    """Threads for maths; part of the result, since it changes the last bits. 1 for td3, else every core allowed."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """Where the networks live. GPUs are not tested yet."""
+    wandb: bool = False
+    """Also log to Weights & Biases (WANDB_MODE=offline works)."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("total_timesteps", 1),
+            ("num_envs", 1),
+            ("eval_every", 0),
+            ("eval_episodes", 1),
+            ("log_every", 1),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                raise UsageError(f"--{name.replace('_', '-')} must be >= {least}, got {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads must be >= 1, got {self.threads}")
+        self.updates()
+
+    @property
+    def agent_name(self) -> str:
+        """td3, sac or ddqn."""
+        return next(name for name, kind in AGENTS.items() if isinstance(self.agent, kind))
+
+    @property
+    def num_threads(self) -> int:
+        """Threads for maths: what was asked for, or what this agent is best with."""
+        if self.threads is not None:
+            return self.threads
+        return 1 if isinstance(self.agent, TD3Config) else len(os.sched_getaffinity(0))
+
+    def updates(self) -> tuple[int, int]:
+        """Updates in each compiled call, and ticks of the environments between calls."""
+        due = self.agent.utd * self.num_envs
+        if due > 0 and due == int(due):
+            return int(due), 1
+        if 0 < due < 1 and (1 / due) == int(1 / due):
+            return 1, int(1 / due)
+        raise UsageError(
+            f"--utd {self.agent.utd} with {self.num_envs} environments makes {due} updates a tick; that must be a "
+            "whole number, or one update every whole number of ticks"
+        )
+
+    def default_decay_steps(self) -> float:
+        """The paper's T for this agent."""
+        return 100_000 if isinstance(self.agent, TD3Config) else 80_000
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**dataclasses.asdict(self), "agent_name": self.agent_name, "threads": self.num_threads}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> TrainConfig:
+        """From what `to_json` gave."""
+        data = dict(data)
+        kind: Any = AGENTS[data.pop("agent_name")]
+        agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
+        return TrainConfig(agent=kind(**agent), replay=ReplayConfig(**data.pop("replay")), **data)
+
+    def run_id(self) -> str:
+        """Eight letters from the whole configuration."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
+
+    def default_directory(self) -> Path:
+        """runs/<env>/<agent>-<replay>/<seed>-<id>."""
+        env = self.env.replace("/", "-")
+        replay = self.replay.replay.replace(":", ".").replace("/", "-")
+        return Path("runs") / env / f"{self.agent_name}-{replay}" / f"{self.seed}-{self.run_id()}"
+
+
+def limit_threads(config: TrainConfig) -> None:
+    """Fix the number of maths threads and the device, which must happen before JAX first computes anything."""
+    wanted = str(config.num_threads)
+    if _jax_has_started():
+        in_force = str(threads_in_force())
+        if config.threads is not None and in_force != wanted:
+            raise UsageError(
+                f"threads={wanted} cannot be set once JAX has computed something, with {in_force} threads: set "
+                f"PJRT_NPROC={wanted} before, or leave threads out"
+            )
+        return
+    os.environ["PJRT_NPROC"] = wanted
+    if config.device != "auto":
+        os.environ["JAX_PLATFORMS"] = "cuda" if config.device == "gpu" else "cpu"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def threads_in_force() -> int:
+    """The maths threads that JAX runs with, or would."""
+    return int(os.environ.get("PJRT_NPROC", len(os.sched_getaffinity(0))))
+
+
+def _jax_has_started() -> bool:
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge  # the public API does not say
+
+    return bool(xla_bridge.backends_are_initialized())

@@ -1,0 +1,41 @@
+"""Evaluation: whole episodes without exploration, in environments of their own, seeded by (seed, step) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+from numpy.typing import NDArray
+
+ATARI_EPSILON = 0.001
+"""The share of random actions in evaluations of Atari games."""
+
+
+def evaluate(
+    policy: Callable[[NDArray[Any]], NDArray[Any]], envs: SyncVectorEnv, seed: int, step: int, epsilon: float = 0.0
+) -> list[float]:
+    """The return of one episode in each of `envs`, raw rewards."""
+    entropy = np.random.SeedSequence([seed, step])
+    rng = np.random.default_rng(entropy)
+    obs, _ = envs.reset(seed=[int(s) for s in entropy.generate_state(envs.num_envs)])
+    returns: dict[int, float] = {}
+    while len(returns) < envs.num_envs:
+        actions = policy(obs)
+        if epsilon > 0:
+            random = rng.integers(0, envs.single_action_space.n, envs.num_envs)  # type: ignore[attr-defined]
+            actions = np.where(rng.random(envs.num_envs) < epsilon, random, actions)
+        obs, _, _, _, info = envs.step(actions)
+        for index, episode in finished(info):
+            returns.setdefault(index, episode["r"])
+    return [returns[index] for index in range(envs.num_envs)]
+
+
+def finished(info: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:
+    """The environments whose episode (in Atari: whole game) ended in this step, with its return r and length l."""
+    final = info.get("final_info", {})
+    if "episode" not in final:
+        return []
+    episode, ended = final["episode"], final["_episode"]
+    return [(int(i), {"r": float(episode["r"][i]), "l": int(episode["l"][i])}) for i in np.flatnonzero(ended)]

@@ -1,0 +1,104 @@
+"""A trained policy: saved without a pickle, loaded without the replay, called with observations."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+
+from neoteny.agents.agent import Agent, Problem
+from neoteny.agents.registry import make_agent
+from neoteny.envs import is_pixels
+from neoteny.errors import UsageError
+from neoteny.training.config import TrainConfig
+from neoteny.training.run import read_config
+
+Policy = Callable[..., NDArray[Any]]
+
+
+def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
+    """What the agent must know of `env`, or an error if it cannot act there."""
+    space, obs = env.single_action_space, env.single_observation_space
+    name = config.agent_name
+    total, shape = config.total_timesteps, tuple(obs.shape or ())
+    if name == "ddqn":
+        if not isinstance(space, spaces.Discrete):
+            raise UsageError(f"ddqn needs discrete actions and {config.env} has {space}: use td3 or sac")
+        if space.start != 0:
+            raise UsageError(f"ddqn needs actions that begin at 0 and {config.env} has {space}: wrap it to begin at 0")
+        return Problem(shape, is_pixels(obs), int(space.n), None, None, total)
+    if not isinstance(space, spaces.Box):
+        raise UsageError(f"{name} needs continuous actions (a Box) and {config.env} has {space}: use ddqn")
+    if not space.is_bounded() or len(space.shape) != 1:
+        raise UsageError(f"{name} needs a bounded vector of actions and {config.env} has {space}: wrap it to be one")
+    if is_pixels(obs) or len(shape) != 1:
+        raise UsageError(f"{name} needs a vector of observations and {config.env} has {obs}: flatten it, or use ddqn")
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    return Problem(shape, False, int(space.shape[0]), low, high, total)
+
+
+def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
+    """Write the policy of `state` into the run's directory: arrays, and what they mean as JSON."""
+    folder = directory / "policy"
+    folder.mkdir(exist_ok=True)
+    leaves = jax.tree.leaves(agent.policy_params(state))
+    named: dict[str, Any] = {f"leaf_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
+    np.savez(folder / "params.npz", **named)
+    facts = {
+        "obs_shape": problem.obs_shape,
+        "pixels": problem.pixels,
+        "num_actions": problem.num_actions,
+        "action_low": None if problem.action_low is None else problem.action_low.tolist(),
+        "action_high": None if problem.action_high is None else problem.action_high.tolist(),
+        "total_timesteps": problem.total_timesteps,
+    }
+    (folder / "problem.json").write_text(json.dumps(facts) + "\n")
+
+
+def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
+    """The policy of a run: ``policy(obs)`` gives actions, with its normaliser inside.
+
+    obs: one observation, or a batch of them. ``policy(obs, deterministic=False)`` adds the noise that the agent
+    explores with; it comes from `seed`. network: the user's own module, if the run was trained with one.
+    """
+    directory = Path(run)
+    config, _ = read_config(directory)
+    folder = directory / "policy"
+    if not (folder / "params.npz").exists():
+        raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
+    facts = json.loads((folder / "problem.json").read_text())
+    low, high = (None if facts[n] is None else np.array(facts[n], np.float32) for n in ("action_low", "action_high"))
+    problem = Problem(
+        tuple(facts["obs_shape"]), facts["pixels"], facts["num_actions"], low, high, facts["total_timesteps"]
+    )
+    agent = make_agent(config.agent, problem, network)
+    shapes = jax.eval_shape(lambda key: agent.policy_params(agent.init(key)), jax.random.key(0))
+    with np.load(folder / "params.npz", allow_pickle=False) as saved:
+        leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
+    params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+    return as_policy(agent, params, problem, seed)
+
+
+def as_policy(agent: Agent, params: Any, problem: Problem, seed: int = 0) -> Policy:
+    """A callable over `agent`'s policy with these parameters."""
+    act, sample = jax.jit(agent.policy), jax.jit(agent.sample)
+    keys = (jax.random.fold_in(jax.random.key(seed), count) for count in itertools.count())
+
+    def policy(obs: ArrayLike, deterministic: bool = True) -> NDArray[Any]:
+        batch = np.asarray(obs, np.uint8 if problem.pixels else np.float32)
+        single = batch.shape == problem.obs_shape
+        if not single and batch.shape[1:] != problem.obs_shape:
+            raise UsageError(f"an observation has shape {problem.obs_shape}, got {batch.shape}")
+        batch = batch[None] if single else batch
+        actions = np.asarray(act(params, batch) if deterministic else sample(params, batch, next(keys)))
+        return actions[0] if single else actions
+
+    return policy

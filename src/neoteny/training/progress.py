@@ -1,0 +1,70 @@
+"""What a person watching a run sees: a live line in a terminal, plain lines into a pipe."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+
+from neoteny.training.config import TrainConfig
+
+_NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
+
+
+class Progress:
+    """Prints where a run is: step, speed, time left, last and mean return, loss, Q, sampled age."""
+
+    def __init__(self, config: TrainConfig, quiet: bool) -> None:
+        self._total = config.total_timesteps
+        self._quiet = quiet
+        self._live = not quiet and sys.stdout.isatty()
+        self._returns: deque[float] = deque(maxlen=20)
+        self._evaluated: float | None = None
+        self._marks: deque[tuple[float, int]] = deque(maxlen=50)
+        self._shown = 0.0
+        self._values: dict[str, float] = {}
+
+    def episode(self, value: float) -> None:
+        """An episode ended with this return."""
+        self._returns.append(value)
+
+    def evaluated(self, value: float) -> None:
+        """An evaluation gave this mean return."""
+        self._evaluated = value
+
+    def metrics(self, values: dict[str, float]) -> None:
+        """New metrics."""
+        shown = {name: value for name, value in values.items() if name in _NAMES and not math.isnan(value)}
+        self._values.update({_NAMES[name]: value for name, value in shown.items()})
+
+    def tick(self, step: int, log: bool) -> None:
+        """Show the present line: now and then in a terminal, at every log elsewhere."""
+        now = time.perf_counter()
+        if self._quiet or not (log or (self._live and now - self._shown > 0.5)):
+            return
+        self._shown = now
+        self._marks.append((now, step))
+        line = self.line(step)
+        print("\r\x1b[K" + line if self._live else line, end="" if self._live else "\n", flush=True)
+
+    def line(self, step: int) -> str:
+        """step, steps per second, time left, returns and the last metrics."""
+        (first_time, first_step), (last_time, last_step) = self._marks[0], self._marks[-1]
+        speed = (last_step - first_step) / (last_time - first_time) if last_time > first_time else 0.0
+        parts = [f"{step:>9,} / {self._total:,}"]
+        if speed > 0:
+            left = int((self._total - step) / speed)
+            parts.append(f"{speed:,.0f} steps/s, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left")
+        if self._returns:
+            parts.append(f"return {self._returns[-1]:.1f} (mean {sum(self._returns) / len(self._returns):.1f})")
+        if self._evaluated is not None:
+            parts.append(f"eval {self._evaluated:.1f}")
+        for name, value in self._values.items():
+            parts.append(f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}")
+        return "  ".join(parts)
+
+    def done(self) -> None:
+        """End the live line."""
+        if self._live:
+            print()

@@ -1,0 +1,59 @@
+"""A finished run's policy, put back into its environment: returns, and a video."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from neoteny import envs
+from neoteny.errors import UsageError
+from neoteny.training.evaluate import ATARI_EPSILON, evaluate
+from neoteny.training.policy import load_policy
+from neoteny.training.run import read_config
+
+
+def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
+    """The returns of `episodes` episodes of a run's policy."""
+    if episodes < 1:
+        raise UsageError(f"--episodes must be >= 1, got {episodes}")
+    config, _ = read_config(directory)
+    policy = load_policy(directory)
+    options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
+    made = envs.make(config.env, episodes, options)
+    epsilon = ATARI_EPSILON if envs.is_pixels(made.single_observation_space) else 0.0
+    try:
+        return evaluate(policy, made, seed, 0, epsilon)
+    finally:
+        made.close()
+
+
+def film(directory: Path, seed: int) -> Path:
+    """Write a video of one episode of a run's policy into its directory."""
+    config, _ = read_config(directory)
+    policy = load_policy(directory)
+    try:
+        import imageio.v3 as iio
+        import imageio_ffmpeg  # noqa: F401 - the writer that imageio looks for
+    except ImportError as error:
+        raise UsageError("--video needs imageio and imageio-ffmpeg: pip install 'neoteny[train]'") from error
+    options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
+    try:
+        made = envs.make(config.env, 1, options)
+        obs, _ = made.reset(seed=seed)
+        frames = [made.render()[0]]
+    except Exception as error:  # GL fails in as many ways as there are drivers
+        raise UsageError(
+            f"--video cannot render here ({type(error).__name__}: {error}): install a GL library, on Debian "
+            "libegl1 (then MUJOCO_GL=egl) or libosmesa6 (then MUJOCO_GL=osmesa)"
+        ) from error
+    ended = False
+    while not ended:
+        obs, _, terminated, truncated, _ = made.step(policy(obs))
+        ended = bool(terminated[0] or truncated[0])
+        if not ended:
+            frames.append(made.render()[0])
+    made.close()
+    path = directory / "video.mp4"
+    iio.imwrite(path, np.stack(frames), fps=30)
+    return path
