@@ -16,8 +16,8 @@ export PRE_COMMIT_HOME := $(CURDIR)/.cache/pre-commit
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: .venv/ready ## See what the library does: about ten seconds once installed
-	$(BIN)/neoteny demo --out demo.png
+demo: .venv/ready ## Watch an agent learn in a world that changes: about two minutes once installed
+	$(BIN)/neoteny demo --out demo
 
 test: lint ## Everything but the long tests
 	$(BIN)/pytest -m "not long"
@@ -40,7 +40,7 @@ wheel: .venv/ready ## Build the wheel into dist/
 	$(BIN)/python -m build --outdir dist
 
 clean: ## Remove what the other targets made
-	rm -rf .venv .cache dist demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache dist demo laws.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Neoteny needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}: make PYTHON=... names another")'

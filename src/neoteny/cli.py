@@ -102,8 +102,15 @@ def inspect(argv: list[str]) -> int:
 
 
 def demo(argv: list[str]) -> int:
+    """watch TD3 with uniform and age-weighted replay in a world that changes: two minutes, and a picture"""
+    from neoteny.demo.drift import main as run_demo
+
+    return run_demo(argv)
+
+
+def demo_laws(argv: list[str]) -> int:
     """draw from a wrapped buffer under every schedule, and make a picture of it"""
-    from neoteny.demo import main as run_demo
+    from neoteny.demo.laws import main as run_demo
 
     return run_demo(argv)
 
@@ -117,6 +124,7 @@ def bench_replay(argv: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
+    "demo laws": demo_laws,
     "train": train,
     "evaluate": evaluate,
     "inspect": inspect,

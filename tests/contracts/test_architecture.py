@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "training": {"errors", "replay", "envs", "agents"},
     "testing": {"replay"},
     "bench": {"replay", "cli"},
-    "demo": {"replay"},
+    "demo": {"errors", "replay", "agents", "training"},
     "cli": {"errors", "agents", "training", "demo", "bench"},
 }
 """Each room, and the other rooms of ours that it may import."""

@@ -24,7 +24,9 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_command_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fly"]) == 2
-    assert capsys.readouterr().err.startswith("neoteny: there is no command 'fly'; the commands are: demo, train")
+    assert capsys.readouterr().err.startswith(
+        "neoteny: there is no command 'fly'; the commands are: demo, demo laws, train"
+    )
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,9 +34,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split()[0] == "neoteny"
 
 
-def test_demo_writes_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_laws_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "new" / "demo.png"
-    assert main(["demo", "--out", str(picture), "--capacity", "300000", "--draws", "20000"]) == 0
+    assert main(["demo", "laws", "--out", str(picture), "--capacity", "300000", "--draws", "20000"]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "LinearDecay" in capsys.readouterr().out
 
@@ -81,8 +83,8 @@ def test_the_wheel_alone_brings_numpy_and_draws(tmp_path: Path) -> None:
     )
     run = subprocess.run([python, "-c", draw], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert run.stdout.strip() == "int64 (256,)"
-    missing = subprocess.run([tmp_path / "empty" / "bin" / "neoteny", "demo"], capture_output=True, text=True)
+    missing = subprocess.run([tmp_path / "empty" / "bin" / "neoteny", "demo", "laws"], capture_output=True, text=True)
     assert (missing.returncode, missing.stderr) == (
         2,
-        "neoteny demo draws with matplotlib: pip install 'neoteny[report]'\n",
+        "neoteny demo laws draws with matplotlib: pip install 'neoteny[report]'\n",
     )

@@ -1,4 +1,4 @@
-"""``neoteny demo``: draw from a wrapped buffer of a million under every schedule, and make a picture of it."""
+"""``neoteny demo laws``: draw from a wrapped buffer of a million under every schedule, and make a picture of it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ SCHEDULES: dict[str, Describing] = {
 
 def main(argv: list[str]) -> int:
     """Draw, compare with the exact law, and write the picture."""
-    parser = argparse.ArgumentParser(prog="neoteny demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo.png"), help="the picture to write (demo.png)")
+    parser = argparse.ArgumentParser(prog="neoteny demo laws", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("laws.png"), help="the picture to write (laws.png)")
     parser.add_argument("--draws", type=int, default=1_000_000, help="draws under each schedule (1,000,000)")
     parser.add_argument("--capacity", type=int, default=1_000_000, help="transitions in the buffer (1,000,000)")
     options = parser.parse_args(argv)
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        parser.exit(2, "neoteny demo draws with matplotlib: pip install 'neoteny[report]'\n")
+        parser.exit(2, "neoteny demo laws draws with matplotlib: pip install 'neoteny[report]'\n")
 
     stamped = wrapped_buffer(options.capacity)
     print(f"A buffer of {options.capacity:,} transitions, wrapped; {options.draws:,} draws under each schedule.")

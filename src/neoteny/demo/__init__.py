@@ -1,0 +1,1 @@
+"""Demonstrations: an agent whose world changes under it, and the laws of every schedule."""

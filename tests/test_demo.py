@@ -1,0 +1,51 @@
+"""The demo: its world changes when it should, and a short one ends in a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from neoteny.cli import main
+from neoteny.demo.drift import GRAVITIES, PERIOD, fresh_share, make_env
+
+
+def test_gravity_changes_every_period() -> None:
+    """Beside plain pendulums made with that gravity."""
+    world = make_env()
+    for period, gravity in enumerate(GRAVITIES):
+        world.steps = period * PERIOD
+        world.reset(seed=3)
+        twin = gym.make("Pendulum-v1", g=gravity)
+        twin.reset(seed=3)
+        for _ in range(5):
+            obs, *_ = world.step(np.array([1.5]))
+            expected, *_ = twin.step(np.array([1.5]))
+        np.testing.assert_array_equal(obs, expected)
+
+
+def test_the_share_of_fresh_data_by_hand() -> None:
+    at, uniform = fresh_share("uniform", 3 * PERIOD)
+    assert uniform[at == 2 * PERIOD][0] == pytest.approx(0.5)
+    assert uniform[at == PERIOD + 250][0] == pytest.approx(250 / (PERIOD + 250))
+    _, weighted = fresh_share("swd", 3 * PERIOD)
+    assert (weighted[at > PERIOD] >= uniform[at > PERIOD]).all()
+
+
+@pytest.mark.slow
+def test_a_short_demo_ends_in_a_picture(tmp_path: Path, capsys: Any) -> None:
+    assert main(["demo", "--out", str(tmp_path), "--steps", str(2 * PERIOD), "--seeds", "1"]) == 0
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "swd" / "1" / "DONE").exists()
+    shown = capsys.readouterr().out
+    assert "Mean return after the first change" in shown
+    assert main(["demo", "--steps", "10"]) == 2
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "holds something that is no demo" in capsys.readouterr().err
