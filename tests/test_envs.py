@@ -18,6 +18,7 @@ def test_deepmind_control_against_dm_control_itself() -> None:
     from dm_control import suite
 
     made = envs.make("dm_control/cartpole-balance-v0", 1)
+    assert envs.observation_keys(made) == ["position", "velocity"]
     made.reset(seed=3)
     inner: Any = made.envs[0].unwrapped
     plain = suite.load("cartpole", "balance")

@@ -51,6 +51,16 @@ def is_pixels(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
+def observation_keys(env: SyncVectorEnv) -> list[str] | None:
+    """The parts of a flattened Dict observation, in their order; None for an observation that was never a Dict."""
+    inner: Any = env.envs[0]
+    while isinstance(inner, gym.Wrapper):
+        if isinstance(inner, gym.wrappers.FlattenObservation):
+            return list(inner.env.observation_space.spaces)  # type: ignore[attr-defined]
+        inner = inner.env
+    return None
+
+
 def frames_per_step(env_id: str, action_repeat: int | None) -> int:
     """Simulator steps for each decision."""
     if env_id.startswith("ALE/"):

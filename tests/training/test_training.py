@@ -17,7 +17,7 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.training.config import ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.run import read_config, read_metrics
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
@@ -50,6 +50,9 @@ def test_the_records_of_a_run(tmp_path: Path) -> None:
     assert (run / "DONE").exists()
     assert list((run / "tensorboard").glob("events*"))
     timing = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
+    assert timing[0]["peak_resident_mb"] > 50
+    assert facts["config"]["threads"] == threads_in_force()
+    assert facts["environment"]["observation_keys"] is None
     assert timing[-1]["compilations"] == {"act": 1, "update": 1, "evaluation": 1}
 
 

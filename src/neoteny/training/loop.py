@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.config import TrainConfig, limit_threads
+from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.policy import problem_of, save_policy
 from neoteny.training.progress import Progress
@@ -75,6 +76,7 @@ def train(
     which then only names it. network: a Flax module from observations to features, instead of the agent's own trunk.
     """
     limit_threads(config)
+    config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
     made = envs.make(config.env, config.num_envs, options, make_env)
     problem = problem_of(made, config)
@@ -82,7 +84,11 @@ def train(
         config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
     )
     buffer = _make_buffer(config, problem, sampler)
-    environment = {"versions": envs.versions(), "observation": str(made.single_observation_space)}
+    environment = {
+        "versions": envs.versions(),
+        "observation": str(made.single_observation_space),
+        "observation_keys": envs.observation_keys(made),
+    }
     run = Run(Path(out) if out is not None else config.default_directory(), config, environment)
     progress = Progress(config, quiet)
     agent = make_agent(config.agent, problem, network)
@@ -187,7 +193,8 @@ def _log(session: Session, config: TrainConfig, run: Run, progress: Progress) ->
     values["realised_utd"] = session.updates / learned if learned > 0 else 0.0
     frames = session.step * envs.frames_per_step(config.env, config.action_repeat)
     run.log(session.step, frames=frames, updates=session.updates, **values)
-    run.log_timing(session.step, steps_per_second=round(session.step / run.seconds, 2))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    run.log_timing(session.step, steps_per_second=round(session.step / run.seconds, 2), peak_resident_mb=resident)
     progress.metrics(values)
 
 
