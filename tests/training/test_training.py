@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
@@ -121,6 +124,23 @@ def test_what_cannot_be_done_is_one_sentence(words: list[str], message: str, cap
     assert "Traceback" not in shown.err
 
 
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(0, 255, (210, 160, 3), np.uint8), "stacked frames, (stack, height, width)"),
+        (spaces.Box(0, 255, (4, 20, 20), np.uint8), "of at least 36 x 36"),
+        (spaces.Box(0, 1, (84, 84), np.float32), "ddqn takes a vector, or stacked uint8 frames"),
+    ],
+)
+def test_pixels_of_another_form_are_refused(space: spaces.Box, message: str, tmp_path: Path) -> None:
+    class Odd(gym.Env):
+        observation_space, action_space = space, spaces.Discrete(2)
+
+    with pytest.raises(UsageError, match=re.escape(message)):
+        neoteny.train(tiny(agent=DDQNConfig()), out=tmp_path / "run", make_env=Odd, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     neoteny.train(tiny(total_timesteps=20, eval_every=0), out=tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="already holds a run"):
@@ -128,8 +148,6 @@ def test_a_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: Any) -> None:
-    import gymnasium as gym
-
     class Trunk(nn.Module):
         @nn.compact
         def __call__(self, x: Any) -> Any:
