@@ -36,8 +36,8 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
             raise UsageError(f"ddqn needs actions that begin at 0 and {config.env} has {space}: wrap it to begin at 0")
         if is_pixels(obs) and (shape[0] > 16 or min(shape[1:]) < 36):
             raise UsageError(
-                f"ddqn takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} has "
-                f"{shape}: wrap it with Gymnasium's AtariPreprocessing or GrayscaleObservation, and FrameStackObservation"
+                f"ddqn takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} "
+                f"has {shape}: wrap it with Gymnasium's GrayscaleObservation and FrameStackObservation"
             )
         if not is_pixels(obs) and len(shape) != 1:
             raise UsageError(f"ddqn takes a vector, or stacked uint8 frames, and {config.env} has {obs}: flatten it")
