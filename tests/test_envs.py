@@ -82,10 +82,12 @@ def test_atari_evaluation_plays_whole_games() -> None:
     made = envs.make("ALE/Breakout-v5", 1, envs.EnvOptions(evaluation=True, sticky=True))
     made.reset(seed=[0])
     rng = np.random.default_rng(0)
-    while True:
-        _, _, terminated, truncated, info = made.step(rng.integers(0, 4, 1))
-        if terminated[0] or truncated[0]:
-            break
+    steps, ended = 0, False
+    while not ended:  # a policy that never presses FIRE must not stand still after a lost life
+        steps += 1
+        assert steps < 2_000
+        _, _, terminated, truncated, info = made.step(rng.choice([0, 2, 3], 1))
+        ended = bool(terminated[0] or truncated[0])
     assert "episode" in info["final_info"]
     assert made.envs[0].unwrapped.ale.getFloat("repeat_action_probability") == 0.25  # type: ignore[attr-defined]
 
@@ -108,6 +110,14 @@ class Odd(gym.Env):
 def test_observations_that_no_agent_takes_are_refused(space: spaces.Space, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         envs.make("odd", 1, make_env=lambda: Odd(space))
+
+
+def test_an_environment_that_counts_its_episodes_already() -> None:
+    made = envs.make("own", 1, make_env=lambda: gym.wrappers.RecordEpisodeStatistics(gym.make("Pendulum-v1")))
+    made.reset(seed=[0])
+    for _ in range(200):
+        *_, info = made.step(np.zeros((1, 1)))
+    assert info["final_info"]["episode"]["l"][0] == 200
 
 
 def test_frames_per_step() -> None:

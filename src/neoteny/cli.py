@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from neoteny import __version__
@@ -53,6 +55,7 @@ def train(argv: list[str]) -> int:
 
     from neoteny.training.config import TrainConfig, limit_threads
 
+    words = ["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest]
     config = tyro.cli(
         TrainConfig,
         prog=f"neoteny train {agent}",
@@ -60,8 +63,10 @@ def train(argv: list[str]) -> int:
         f"{', '.join(PRESETS[agent])}; --steps, short for --total-timesteps.",
         default=TrainConfig(env=tyro.MISSING, agent=PRESETS[agent][given.preset]),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
-        args=["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest],
+        args=words,
     )
+    if not any(word.split("=")[0] == "--total-timesteps" for word in words):
+        config = replace(config, total_timesteps=0)  # the paper's, now that the environment is known
     limit_threads(config)
     try:
         from neoteny.training.loop import train as run_training
@@ -80,6 +85,8 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
     parser.add_argument("--video", action="store_true", help="also write a video of one more episode into the run")
     options = parser.parse_args(argv)
+    if options.video:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before anything that renders is imported
     from neoteny.training.replaying import evaluate_run, film
 
     returns = evaluate_run(options.run, options.episodes, options.seed)

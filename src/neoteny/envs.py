@@ -91,7 +91,7 @@ def _make_one(env_id: str, options: EnvOptions) -> gym.Env:
         if env_id.startswith("ALE/"):
             return _atari(env_id, options, mode)
         return _prepared(gym.make(env_id, **mode), options, default_repeat=_default_repeat(env_id))
-    except (gym.error.UnregisteredEnv, gym.error.NamespaceNotFound, gym.error.Error) as error:
+    except (gym.error.Error, ModuleNotFoundError) as error:
         raise UsageError(f"there is no environment {env_id!r}: {error}") from error
 
 
@@ -112,7 +112,8 @@ def _prepared(env: gym.Env, options: EnvOptions, default_repeat: int = 1) -> gym
         raise UsageError(f"--action-repeat must be >= 1, got {repeat}")
     if repeat > 1:
         env = ActionRepeat(env, repeat)
-    env = gym.wrappers.RecordEpisodeStatistics(env)
+    if not _counts_episodes(env):
+        env = gym.wrappers.RecordEpisodeStatistics(env)
     space = env.observation_space
     if isinstance(space, spaces.Dict):
         for name, part in space.items():
@@ -125,6 +126,15 @@ def _prepared(env: gym.Env, options: EnvOptions, default_repeat: int = 1) -> gym
     elif not isinstance(space, spaces.Box):
         raise UsageError(f"observations must be a Box, or a Dict of vectors of numbers, got {space}")
     return env
+
+
+def _counts_episodes(env: gym.Env) -> bool:
+    inner: Any = env
+    while isinstance(inner, gym.Wrapper):
+        if isinstance(inner, gym.wrappers.RecordEpisodeStatistics):
+            return True
+        inner = inner.env
+    return False
 
 
 def _atari(env_id: str, options: EnvOptions, mode: dict[str, Any]) -> gym.Env:
@@ -143,6 +153,8 @@ def _atari(env_id: str, options: EnvOptions, mode: dict[str, Any]) -> gym.Env:
         env = EpisodicLife(env)
     if "FIRE" in env.unwrapped.get_action_meanings():
         env = FireReset(env)
+        if options.evaluation:
+            env = FireAfterLostLife(env)
     if not options.evaluation:
         env = gym.wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward))))
     return gym.wrappers.FrameStackObservation(env, 4)
@@ -191,6 +203,26 @@ class EpisodicLife(gym.Wrapper):
         self.game_over = False
         self.lives = _lives(self.env)
         return obs, info
+
+
+class FireAfterLostLife(gym.Wrapper):
+    """Presses FIRE after a lost life, as training does at each of its resets, and lets the game go on.
+
+    Without it a policy that never had to press FIRE stands still for the rest of the game.
+    """
+
+    lives = 0
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(**arguments)
+        self.lives = _lives(self.env)
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        lost = _lives(self.env) < self.lives
+        self.lives = _lives(self.env)
+        obs, reward, terminated, truncated, info = self.env.step(1 if lost else action)
+        return obs, float(reward), terminated, truncated, info
 
 
 def _lives(env: Any) -> int:

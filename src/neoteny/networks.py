@@ -16,18 +16,24 @@ _HE = nn.initializers.he_normal()
 _ORTHOGONAL = nn.initializers.orthogonal(1.0)
 
 
+def torch_init(fan_in: int) -> Init:
+    """What torch begins kernels and biases with, and so CleanRL: uniform in +-1 / sqrt(fan_in)."""
+    bound = 1.0 / math.sqrt(fan_in)
+
+    def uniform(key: Array, shape: Any, dtype: Any = jnp.float32) -> Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return uniform
+
+
 class TorchDense(nn.Module):
-    """A dense layer begun as torch begins one: kernel and bias uniform in +-1 / sqrt(fan_in), as in CleanRL."""
+    """A dense layer begun as torch begins one."""
 
     features: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        bound = 1.0 / math.sqrt(x.shape[-1])
-
-        def uniform(key: Array, shape: Any, dtype: Any = jnp.float32) -> Array:
-            return jax.random.uniform(key, shape, dtype, -bound, bound)
-
+        uniform = torch_init(x.shape[-1])
         return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform, name="dense")(x)
 
 
@@ -68,7 +74,16 @@ class NatureCNN(nn.Module):
     def __call__(self, frames: Array) -> Array:
         x = frames.astype(jnp.float32) / 255.0
         for index, (features, size, stride) in enumerate([(32, 8, 4), (64, 4, 2), (64, 3, 1)]):
-            conv = nn.Conv(features, (size, size), (stride, stride), padding="VALID", name=f"conv_{index}")
+            begin = torch_init(size * size * x.shape[-1])
+            conv = nn.Conv(
+                features,
+                (size, size),
+                (stride, stride),
+                padding="VALID",
+                kernel_init=begin,
+                bias_init=begin,
+                name=f"conv_{index}",
+            )
             x = nn.relu(conv(x))
         x = x.reshape(*x.shape[:-3], -1)
         return nn.relu(TorchDense(self.width, name="layer_0")(x))

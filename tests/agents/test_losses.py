@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -102,11 +103,17 @@ def assert_gradient(loss: Any, params: Any, found: Any) -> None:
             assert got[entry] == pytest.approx((slopes[0] - slopes[1]) / 2e-6, rel=1e-3, abs=1e-5)
 
 
+def moved(tree: Any) -> Any:
+    """So that targets and what they follow disagree, and using one for the other shows."""
+    return jax.tree.map(lambda leaf: leaf * 1.1 + 0.01, tree)
+
+
 @pytest.mark.parametrize("weights", [False, True])
 def test_td3(weights: bool) -> None:
     config = TD3Config((16, 8), policy_delay=1)
     agent = td3.make(config, CONTINUOUS)
     state, data = agent.init(jax.random.key(0)), batch(False, weights)
+    state = replace(state, actor_target=moved(state.actor), critics_target=moved(state.critics))
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
 
@@ -146,6 +153,7 @@ def test_sac(weights: bool) -> None:
     config = SACConfig(8, 1, 8, 2, policy_delay=1, weight_decay=0.0, alpha=0.3)
     agent = sac.make(config, CONTINUOUS)
     state, data = agent.init(jax.random.key(0)), batch(False, weights)
+    state = replace(state, critics_target=moved(state.critics))
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
     obs, next_obs = d["obs"] / np.sqrt(1 + 1e-8), d["next_obs"] / np.sqrt(1 + 1e-8)  # fresh statistics: mean 0, var 1
@@ -191,9 +199,7 @@ def test_sac(weights: bool) -> None:
 def test_ddqn(weights: bool) -> None:
     agent = ddqn.make(DDQNConfig((16, 8)), DISCRETE)
     state, data = agent.init(jax.random.key(0)), batch(True, weights)
-    state = jax.tree.map(lambda leaf: leaf, state)
-    target = jax.tree.map(lambda leaf: leaf * 1.1 + 0.01, state.target)  # so that online and target disagree
-    state = type(state)(state.online, target, state.opt, state.acting, state.updates)
+    state = replace(state, target=moved(state.target))
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
 
@@ -212,6 +218,47 @@ def test_ddqn(weights: bool) -> None:
     assert_gradient(loss, p.online, gradient(after.opt))
     chosen = value_of(p.online, d["obs"])[np.arange(BATCH), data["action"]]
     np.testing.assert_allclose(report.errors[0], np.abs(chosen - y), rtol=1e-5, atol=1e-5)
+
+
+def same(a: Any, b: Any) -> bool:
+    return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def test_td3_moves_actor_and_targets_every_second_update() -> None:
+    agent = td3.make(TD3Config((8,)), CONTINUOUS)
+    first = agent.init(jax.random.key(0))
+    second, _ = one_update(agent, first, batch(False, False))
+    assert same(second.actor, first.actor)
+    assert same(second.critics_target, first.critics_target)
+    assert not same(second.critics, first.critics)
+    third, _ = one_update(agent, second, batch(False, False))
+    assert not same(third.actor, second.actor)
+    assert not same(third.actor_target, second.actor_target)
+    assert not same(third.critics_target, second.critics_target)
+
+
+def test_sac_makes_two_actor_steps_every_second_update() -> None:
+    agent = sac.make(SACConfig(8, 1, 8, 1), CONTINUOUS)
+    first = agent.init(jax.random.key(0))
+    second, _ = one_update(agent, first, batch(False, False))
+    assert same(second.actor, first.actor)
+    assert not same(second.critics_target, first.critics_target)  # targets at every update
+    third, _ = one_update(agent, second, batch(False, False))
+    assert not same(third.actor, second.actor)
+    assert (int(third.actor_opt[0].count), int(third.alpha_opt[0].count)) == (2, 2)
+    assert int(third.critics_opt[0].count) == 2
+
+
+def test_weight_decay_is_adamws_and_spares_alpha() -> None:
+    """Two learners that differ in weight decay alone differ by lr x decay x weight after a step."""
+    states = []
+    for decay in (0.0, 0.5):
+        agent = sac.make(SACConfig(8, 1, 8, 1, weight_decay=decay, lr=1e-2, policy_delay=1), CONTINUOUS)
+        start = agent.init(jax.random.key(0))
+        states.append(one_update(agent, start, batch(False, False))[0])
+    for plain, decayed, begun in zip(*(jax.tree.leaves(s.critics) for s in (*states, start)), strict=True):
+        np.testing.assert_allclose(plain - decayed, 1e-2 * 0.5 * begun, rtol=1e-3, atol=1e-6)
+    assert float(states[0].log_alpha) == pytest.approx(float(states[1].log_alpha), abs=1e-6)
 
 
 def test_the_hard_target_is_copied_when_due() -> None:

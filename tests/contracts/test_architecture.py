@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "replay": {"errors"},
     "networks": set(),
     "envs": {"errors"},
-    "agents": {"networks"},
+    "agents": {"errors", "networks"},
     "training": {"errors", "replay", "envs", "agents"},
     "testing": {"replay"},
     "bench": {"replay", "cli"},

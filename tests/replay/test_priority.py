@@ -66,6 +66,20 @@ def test_importance_weights_by_hand() -> None:
         np.testing.assert_allclose(drawn.weights, by_hand / by_hand.max(), rtol=1e-9)
 
 
+def test_several_batches_at_once_have_weights_of_their_own() -> None:
+    """Each over its own largest, with a beta of its own: as if they had been drawn one after the other."""
+    made = buffer(sampler=n.PrioritizedSampler(beta_step=0.1))
+    errors = np.linspace(-3, 2, 10)
+    made.update_priorities(made.gather(np.arange(10)), errors)
+    p = (np.abs(errors) + 1e-6) ** 0.6
+    drawn = made.sample(8, batches=3)
+    assert drawn.weights is not None
+    for index, beta in enumerate((0.4, 0.5, 0.6)):
+        part = slice(8 * index, 8 * index + 8)
+        by_hand = p[drawn.ages[part] - 1] ** -beta
+        np.testing.assert_allclose(drawn.weights[part], by_hand / by_hand.max(), rtol=1e-9)
+
+
 def test_with_age_weights_the_importance_weights_are_of_the_priority_alone() -> None:
     made = buffer(sampler=n.PrioritizedSampler(n.LinearDecay(9, 0.1)))
     errors = np.linspace(0.1, 2, 10)

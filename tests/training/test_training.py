@@ -21,7 +21,8 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.training.config import ReplayConfig, TrainConfig, threads_in_force
-from neoteny.training.run import read_config, read_metrics
+from neoteny.training.replaying import evaluate_run
+from neoteny.training.run import Run, read_config, read_metrics
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
@@ -112,6 +113,15 @@ def test_two_processes_with_one_seed_write_the_same_bytes(tmp_path: Path) -> Non
         ),
         (["sac", "--env", "Pendulum-v1", "--utd", "0.3"], "--utd 0.3 with 1 environments makes 0.3 updates a tick"),
         (["sac", "--env", "Pendulum-v1", "--preset", "nature"], "sac has the presets swd-paper, swd-code, simba"),
+        (["td3", "--env", "Pendulum-v1", "--learning-starts", "0"], "--learning-starts must be >= 1, got 0"),
+        (["td3", "--env", "Pendulum-v1", "--policy-delay", "0"], "--policy-delay must be >= 1, got 0"),
+        (["td3", "--env", "Pendulum-v1", "--gamma", "1.5"], "--gamma must be in [0, 1], got 1.5"),
+        (["td3", "--env", "Pendulum-v1", "--capacity", "0"], "capacity must be at least num_envs >= 1, got 0 and 1"),
+        (["td3", "--env", "Pendulum-v1", "--capacity", "9_000_000_000_000"], "GB are free"),
+        (["td3", "--env", "Pendulum-v1", "--n-step", "0"], "n_step must be >= 1, got 0"),
+        (["td3", "--env", "nomodule:Foo-v0"], "there is no environment 'nomodule:Foo-v0'"),
+        (["td3", "--env", "Pendulum-v1", "--sticky"], "--sticky is for Atari, and Pendulum-v1 is not"),
+        (["ddqn", "--env", "ALE/Pong-v5", "--action-repeat", "3"], "--action-repeat is not for Atari"),
         (["ppo"], "name an agent first, one of td3, sac, ddqn"),
         ([], "name an agent first, one of td3, sac, ddqn"),
         (["td3", "--env", "Pendulum-v1", "--num-envs", "0"], "--num-envs must be >= 1, got 0"),
@@ -165,6 +175,10 @@ def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: A
     )
     policy = neoteny.load_policy(run, network=Trunk())
     assert policy(np.zeros(3)).shape == (1,)
+    with pytest.raises(UsageError, match="was trained with network=Trunk"):
+        neoteny.load_policy(run)
+    with pytest.raises(UsageError, match="an environment made by make_env"):
+        evaluate_run(run, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +221,20 @@ def test_threads_cannot_change_once_jax_computes(tmp_path: Path) -> None:
     asked = 1 + int(os.environ.get("PJRT_NPROC", len(os.sched_getaffinity(0))))
     with pytest.raises(UsageError, match="cannot be set once JAX has computed something"):
         neoteny.train(tiny(threads=asked), out=tmp_path / "run", quiet=True)
+
+
+def test_the_papers_lengths() -> None:
+    assert TrainConfig("Hopper-v5").total_timesteps == 1_000_000
+    assert TrainConfig("dm_control/dog-run-v0", SACConfig()).total_timesteps == 500_000
+    breakout = TrainConfig("ALE/Breakout-v5", DDQNConfig())
+    assert (breakout.total_timesteps, breakout.eval_every) == (10_000_000, 250_000)
+
+
+def test_a_number_that_is_no_number_is_not_hidden(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", tiny(), {})
+    run.log(3, critic_loss=float("nan"), q=float("inf"), age_mean=float("nan"), utd=1.0)
+    run.close()
+    assert read_metrics(tmp_path / "run") == [{"step": 3, "critic_loss": None, "q": None, "utd": 1.0}]
 
 
 def test_a_configuration_survives_json() -> None:

@@ -4,6 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from neoteny.errors import UsageError
+
+
+def _check(config: object) -> None:
+    """Refuse what no agent can run with."""
+    least = {
+        "batch_size": 1,
+        "learning_starts": 1,
+        "policy_delay": 1,
+        "target_every": 1,
+        "num_critics": 1,
+        "actor_width": 1,
+        "critic_width": 1,
+        "cnn_width": 1,
+        "actor_blocks": 0,
+        "critic_blocks": 0,
+    }
+    for name, value in vars(config).items():
+        flag = "--" + name.replace("_", "-")
+        if name in least and value < least[name]:
+            raise UsageError(f"{flag} must be >= {least[name]}, got {value}")
+        if name in ("gamma", "tau", "epsilon_start", "epsilon_end", "exploration_fraction") and not 0 <= value <= 1:
+            raise UsageError(f"{flag} must be in [0, 1], got {value}")
+        if name in ("lr", "actor_lr", "critic_lr", "alpha", "utd") and not 0 < value < float("inf"):
+            raise UsageError(f"{flag} must be a finite number > 0, got {value}")
+
 
 @dataclass(frozen=True)
 class TD3Config:
@@ -33,6 +59,9 @@ class TD3Config:
     """Steps of random actions before the first update."""
     utd: float = 1.0
     """Updates for each step."""
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True)
@@ -78,6 +107,9 @@ class SACConfig:
     utd: float = 1.0
     """Updates for each step."""
 
+    def __post_init__(self) -> None:
+        _check(self)
+
 
 @dataclass(frozen=True)
 class DDQNConfig:
@@ -105,6 +137,9 @@ class DDQNConfig:
     """Steps before the first update."""
     utd: float = 0.25
     """Updates for each step: 0.25 is one every 4."""
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 AgentConfig = TD3Config | SACConfig | DDQNConfig

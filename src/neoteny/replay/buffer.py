@@ -146,11 +146,14 @@ class ReplayBuffer:
             arrays[name] = array.reshape(steps * self.num_envs, *shape)
         self._write(arrays, np.zeros((steps * self.num_envs, self.layout.width), np.float32))
 
-    def sample(self, batch_size: int, out: Rows | None = None) -> Batch:
-        """Draw a batch, with replacement; its rows into `out` if given, else into a new array."""
+    def sample(self, batch_size: int, out: Rows | None = None, batches: int = 1) -> Batch:
+        """Draw a batch, with replacement; its rows into `out` if given, else into a new array.
+
+        batches: draw so many at once, one after the other in the rows; importance weights are each batch's own.
+        """
         self._check_not_empty()
         check_batch_size(batch_size)
-        draw = self._drawer.draw(self._rng, batch_size)
+        draw = self._drawer.draw(self._rng, batch_size, batches)
         self._note(draw.positions)
         return self._gather(draw, out)
 

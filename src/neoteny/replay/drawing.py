@@ -28,8 +28,8 @@ class Draw(NamedTuple):
 class Drawer(Protocol):
     """Draws from one ring."""
 
-    def draw(self, rng: np.random.Generator, batch_size: int) -> Draw:
-        """Draw a batch, with replacement."""
+    def draw(self, rng: np.random.Generator, batch_size: int, batches: int = 1) -> Draw:
+        """Draw `batches` batches of `batch_size` at once, with replacement."""
         ...
 
     def law(self) -> Floats:
@@ -57,7 +57,8 @@ class AgeDrawer:
         self._ring = ring
         self._ahead: Ints = np.zeros(0, np.int64)
 
-    def draw(self, rng: np.random.Generator, batch_size: int) -> Draw:
+    def draw(self, rng: np.random.Generator, batch_size: int, batches: int = 1) -> Draw:
+        batch_size *= batches
         ring = self._ring
         if not self._sampler.draws_ahead or ring.num_stored < ring.capacity:
             positions = self._new(rng, batch_size)

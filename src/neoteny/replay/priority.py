@@ -71,14 +71,22 @@ class PriorityDrawer:
             AgeWeights(sampler.schedule, ring, len(self._tree.block_sums)) if sampler.schedule is not None else None
         )
 
-    def draw(self, rng: np.random.Generator, batch_size: int) -> Draw:
+    def draw(self, rng: np.random.Generator, batch_size: int, batches: int = 1) -> Draw:
         self._sync()
-        slots, priorities = self._draw_slots(rng, batch_size)
-        beta = min(1.0, self._sampler.beta + self._draws * self._sampler.beta_step)
-        self._draws += 1
-        weights = priorities**-beta
-        weights /= weights.max()
+        slots, priorities = self._draw_slots(rng, batch_size * batches)
+        if batches == 1:
+            weights = priorities ** -self._beta(0)
+            weights /= weights.max()
+        else:
+            beta = np.array([self._beta(index) for index in range(batches)])
+            apart = priorities.reshape(batches, batch_size) ** -beta[:, None]
+            weights = (apart / apart.max(axis=1, keepdims=True)).ravel()
+        self._draws += batches
         return Draw(self._ring.slots_of(slots), slots, weights)  # slots and positions map alike both ways
+
+    def _beta(self, further: int) -> float:
+        """beta of the batch `further` after the next."""
+        return min(1.0, self._sampler.beta + (self._draws + further) * self._sampler.beta_step)
 
     def update(self, batch: Batch, errors: ArrayLike) -> None:
         """Give the transitions of a batch new errors; those no longer held are passed over."""

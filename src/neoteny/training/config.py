@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
+from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
 
 
@@ -73,8 +73,8 @@ class TrainConfig:
     """The agent's own numbers."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay's."""
-    total_timesteps: int = 1_000_000
-    """Steps over all environments."""
+    total_timesteps: int = 0
+    """Steps over all environments; if not given the paper's: 10M for ddqn, 500,000 on DeepMind Control, else 1M."""
     seed: int = 1
     """Of everything."""
     num_envs: int = 1
@@ -83,8 +83,8 @@ class TrainConfig:
     """Simulator steps for each decision; 2 for DeepMind Control if not given, else 1."""
     sticky: bool = False
     """Atari: sticky actions with probability 0.25."""
-    eval_every: int = 10_000
-    """Steps between evaluations; 0 for none."""
+    eval_every: int | None = None
+    """Steps between evaluations; 0 for none. 10,000 if not given, 250,000 for ddqn."""
     eval_episodes: int = 10
     """Episodes of each evaluation."""
     log_every: int = 1_000
@@ -97,6 +97,10 @@ class TrainConfig:
     """Also log to Weights & Biases (WANDB_MODE=offline works)."""
 
     def __post_init__(self) -> None:
+        if self.total_timesteps == 0:
+            object.__setattr__(self, "total_timesteps", self._papers_length())
+        if self.eval_every is None:
+            object.__setattr__(self, "eval_every", 250_000 if isinstance(self.agent, DDQNConfig) else 10_000)
         for name, least in (
             ("total_timesteps", 1),
             ("num_envs", 1),
@@ -110,6 +114,16 @@ class TrainConfig:
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
         self.updates()
+        atari = isinstance(self.env, str) and self.env.startswith("ALE/")
+        if self.sticky and not atari:
+            raise UsageError(f"--sticky is for Atari, and {self.env} is not")
+        if atari and self.action_repeat is not None:
+            raise UsageError("--action-repeat is not for Atari, which skips 4 frames")
+
+    def _papers_length(self) -> int:
+        if isinstance(self.agent, DDQNConfig):
+            return 10_000_000
+        return 500_000 if isinstance(self.env, str) and self.env.startswith("dm_control/") else 1_000_000
 
     @property
     def agent_name(self) -> str:
@@ -121,6 +135,8 @@ class TrainConfig:
         """Threads for maths: what was asked for, or what this agent is best with."""
         if self.threads is not None:
             return self.threads
+        if "PJRT_NPROC" in os.environ:
+            return int(os.environ["PJRT_NPROC"])
         return 1 if isinstance(self.agent, TD3Config) else len(os.sched_getaffinity(0))
 
     def updates(self) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from neoteny import envs
 from neoteny.agents.agent import Agent, Problem, Report
 from neoteny.agents.registry import make_agent
+from neoteny.errors import UsageError
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
@@ -83,28 +84,34 @@ def train(
     sampler = make_sampler(
         config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
     )
-    buffer = _make_buffer(config, problem, sampler)
+    try:
+        buffer = _make_buffer(config, problem, sampler)
+    except (ValueError, MemoryError) as error:
+        raise UsageError(str(error)) from error
     environment = {
         "versions": envs.versions(),
         "observation": str(made.single_observation_space),
         "observation_keys": envs.observation_keys(made),
+        "make_env": make_env is not None,
+        "network": None if network is None else repr(network),
+        "backend": jax.default_backend(),
     }
-    run = Run(Path(out) if out is not None else config.default_directory(), config, environment)
-    progress = Progress(config, quiet)
     agent = make_agent(config.agent, problem, network)
     compiled = _compile(agent, problem, buffer.layout, config)
     session = Session(
         state=agent.init(jax.random.key(config.seed)),
         buffer=buffer,
         envs=made,
-        obs=made.reset(seed=[config.seed * 10_000 + index for index in range(config.num_envs)])[0],
+        obs=made.reset(seed=np.random.SeedSequence([config.seed, 0]).generate_state(config.num_envs).tolist())[0],
         rng=np.random.default_rng([config.seed, 1]),
     )
     evaluation_envs = _evaluation_envs(config, make_env)
+    run = Run(Path(out) if out is not None else config.default_directory(), config, environment)
+    progress = Progress(config, quiet)
     try:
         while session.step < config.total_timesteps:
             tick(session, compiled, config, run, progress)
-            if evaluation_envs is not None and _crossed(session, config.eval_every, config):
+            if evaluation_envs is not None and config.eval_every and _crossed(session, config.eval_every, config):
                 _evaluate(session, compiled, config, run, progress, evaluation_envs)
         if not _crossed(session, config.log_every, config):
             _log(session, config, run, progress)
@@ -156,7 +163,7 @@ def _dispatch_updates(session: Session, compiled: Compiled, config: TrainConfig)
     """Start every update of this tick in one compiled call, each with a fresh batch."""
     count, _ = config.updates()
     size = config.agent.batch_size
-    batch = session.buffer.sample(count * size)
+    batch = session.buffer.sample(size, batches=count)
     rows = batch.rows.reshape(count, size, -1)
     weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
     pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
@@ -203,7 +210,7 @@ def _evaluate(
 ) -> None:
     agent = compiled.agent
     params = agent.policy_params(session.state)
-    epsilon = ATARI_EPSILON if compiled.problem.pixels else 0.0
+    epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
 
     def policy(obs: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(compiled.evaluation(params, obs if compiled.problem.pixels else obs.astype(np.float32)))
@@ -248,7 +255,7 @@ def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayB
 
 
 def _evaluation_envs(config: TrainConfig, make_env: envs.MakeEnv | None) -> SyncVectorEnv | None:
-    if config.eval_every == 0:
+    if not config.eval_every:
         return None
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
     return envs.make(config.env, config.eval_episodes, options, make_env)

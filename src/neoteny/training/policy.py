@@ -77,15 +77,18 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     explores with; it comes from `seed`. network: the user's own module, if the run was trained with one.
     """
     directory = Path(run)
-    config, _ = read_config(directory)
+    config, facts = read_config(directory)
+    trained_with = facts["environment"]["network"]
+    if trained_with != (None if network is None else repr(network)):
+        raise UsageError(f"{directory} was trained with network={trained_with}, got {network!r}")
     folder = directory / "policy"
     if not (folder / "params.npz").exists():
         raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
-    facts = json.loads((folder / "problem.json").read_text())
-    low, high = (None if facts[n] is None else np.array(facts[n], np.float32) for n in ("action_low", "action_high"))
-    problem = Problem(
-        tuple(facts["obs_shape"]), facts["pixels"], facts["num_actions"], low, high, facts["total_timesteps"]
-    )
+    saved_problem = json.loads((folder / "problem.json").read_text())
+    for name in ("action_low", "action_high"):
+        bound = saved_problem[name]
+        saved_problem[name] = None if bound is None else np.array(bound, np.float32)
+    problem = Problem(**{**saved_problem, "obs_shape": tuple(saved_problem["obs_shape"])})
     agent = make_agent(config.agent, problem, network)
     shapes = jax.eval_shape(lambda key: agent.policy_params(agent.init(key)), jax.random.key(0))
     with np.load(folder / "params.npz", allow_pickle=False) as saved:

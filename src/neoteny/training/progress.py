@@ -35,7 +35,8 @@ class Progress:
 
     def metrics(self, values: dict[str, float]) -> None:
         """New metrics."""
-        shown = {name: value for name, value in values.items() if name in _NAMES and not math.isnan(value)}
+        not_yet = {"age_mean"} if math.isnan(values["age_mean"]) else set()
+        shown = {name: value for name, value in values.items() if name in _NAMES and name not in not_yet}
         self._values.update({_NAMES[name]: value for name, value in shown.items()})
 
     def tick(self, step: int, log: bool) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from neoteny import envs
 from neoteny.errors import UsageError
+from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 from neoteny.training.policy import load_policy
 from neoteny.training.run import read_config
@@ -17,11 +18,11 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
     """The returns of `episodes` episodes of a run's policy."""
     if episodes < 1:
         raise UsageError(f"--episodes must be >= 1, got {episodes}")
-    config, _ = read_config(directory)
+    config = _own_environment(directory)
     policy = load_policy(directory)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
     made = envs.make(config.env, episodes, options)
-    epsilon = ATARI_EPSILON if envs.is_pixels(made.single_observation_space) else 0.0
+    epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     try:
         return evaluate(policy, made, seed, 0, epsilon)
     finally:
@@ -30,7 +31,7 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
 
 def film(directory: Path, seed: int) -> Path:
     """Write a video of one episode of a run's policy into its directory."""
-    config, _ = read_config(directory)
+    config = _own_environment(directory)
     policy = load_policy(directory)
     try:
         import imageio.v3 as iio
@@ -42,6 +43,8 @@ def film(directory: Path, seed: int) -> Path:
         made = envs.make(config.env, 1, options)
         obs, _ = made.reset(seed=seed)
         frames = [made.render()[0]]
+    except UsageError:
+        raise
     except Exception as error:  # GL fails in as many ways as there are drivers
         raise UsageError(
             f"--video cannot render here ({type(error).__name__}: {error}): install a GL library, on Debian "
@@ -57,3 +60,14 @@ def film(directory: Path, seed: int) -> Path:
     path = directory / "video.mp4"
     iio.imwrite(path, np.stack(frames), fps=30)
     return path
+
+
+def _own_environment(directory: Path) -> TrainConfig:
+    """The run's configuration, if its environment can be made from it."""
+    config, facts = read_config(directory)
+    if facts["environment"]["make_env"]:
+        raise UsageError(
+            f"{directory} was trained in an environment made by make_env, which a run cannot hold: load its policy "
+            "with neoteny.load_policy and play it there"
+        )
+    return config

@@ -19,10 +19,13 @@ class Run:
     for the same seed."""
 
     def __init__(self, directory: Path, config: TrainConfig, environment: dict[str, Any]) -> None:
+        if directory.is_file():
+            raise UsageError(f"{directory} is a file: name a directory with --out")
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} already holds a run: name another with --out, or remove it")
         from tensorboardX import SummaryWriter
 
+        self._wandb = _start_wandb(directory, config) if config.wandb else None
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         facts = {"config": config.to_json(), "environment": environment, "versions": _versions()}
@@ -30,12 +33,16 @@ class Run:
         self._metrics = (directory / "metrics.jsonl").open("a")
         self._timing = (directory / "timing.jsonl").open("a")
         self._board = SummaryWriter(str(directory / "tensorboard"))
-        self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._start = time.perf_counter()
 
     def log(self, step: int, **values: Any) -> None:
         """A line of metrics: numbers, or lists of them."""
-        finite = {name: value for name, value in values.items() if not _is_nan(value)}
+        # Ages are NaN before the first draw, and left out; any other NaN is news, and stands as null.
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+            if not (name.startswith("age_") and math.isnan(value))
+        }
         self._metrics.write(json.dumps({"step": step, **finite}) + "\n")
         self._metrics.flush()
         numbers = {name: value for name, value in finite.items() if isinstance(value, (int, float))}
@@ -98,10 +105,6 @@ def _start_wandb(directory: Path, config: TrainConfig) -> Any:
     except ImportError as error:
         raise UsageError("--wandb needs wandb, which is not installed: pip install wandb") from error
     return wandb.init(project="neoteny", dir=str(directory), config=config.to_json(), name=str(directory))
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def describe_run(directory: Path) -> str:
