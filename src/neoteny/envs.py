@@ -75,7 +75,7 @@ def _default_repeat(env_id: str) -> int:
 def versions() -> dict[str, str]:
     """The versions of what an environment's dynamics depend on, as far as they are installed."""
     found = {}
-    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py"):
+    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

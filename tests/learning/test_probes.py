@@ -93,7 +93,7 @@ def test_the_best_action_is_found(name: str, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.slow
 def test_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = replace(DDQN, batch_size=16, learning_starts=64, lr=1e-3, gamma=0.5, utd=0.5, cnn_width=32)
+    agent = replace(DDQN, widths=DDQNConfig().widths, batch_size=16, lr=1e-3, gamma=0.5, utd=0.5, cnn_width=32)
     _, run = learn(tmp_path, monkeypatch, agent, Pixels, 400, replay=REPLAYS["swd"])
     policy = neoteny.load_policy(run)
     stacks = np.zeros((2, 4, 84, 84), np.uint8)

@@ -20,6 +20,7 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.training import loop
 from neoteny.training.config import ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.replaying import evaluate_run
 from neoteny.training.run import Run, read_config, read_metrics
@@ -149,6 +150,47 @@ def test_pixels_of_another_form_are_refused(space: spaces.Box, message: str, tmp
     with pytest.raises(UsageError, match=re.escape(message)):
         neoteny.train(tiny(agent=DDQNConfig()), out=tmp_path / "run", make_env=Odd, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+class Counter(gym.Env):
+    """Observes how many steps the episode has had; cut after 4."""
+
+    observation_space, action_space = spaces.Box(0, 9, (1,), np.float32), spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.count = 0
+        return np.array([0.0], np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        return np.array([self.count], np.float32), 0.0, False, self.count == 4, {}
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_what_is_stored_after_an_episode_is_its_true_end(num_envs: int, tmp_path: Path, monkeypatch: Any) -> None:
+    """Never the reset's observation: the next observation is always one more."""
+    buffers = []
+    plain = loop._make_buffer
+
+    def remembered(*arguments: Any) -> Any:
+        buffers.append(plain(*arguments))
+        return buffers[-1]
+
+    monkeypatch.setattr(loop, "_make_buffer", remembered)
+    config = tiny(num_envs=num_envs, eval_every=0, total_timesteps=90)
+    neoteny.train(config, out=tmp_path / "run", make_env=Counter, quiet=True)
+    held = buffers[0].gather(np.arange(90))
+    np.testing.assert_array_equal(held["next_obs"], held["obs"] + 1)
+    np.testing.assert_array_equal(held["truncated"], held["next_obs"][:, 0] == 4)
+    assert not held["terminated"].any()
+
+
+def test_options_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
+    agent = DDQNConfig((16,), cnn_width=64)
+    with pytest.raises(UsageError, match="--cnn-width has no use here: CartPole-v1 gives a vector"):
+        neoteny.train(TrainConfig("CartPole-v1", agent, total_timesteps=10), out=tmp_path / "run", quiet=True)
+    with pytest.raises(UsageError, match="device=gpu cannot be set once JAX has started on cpu"):
+        neoteny.train(tiny(device="gpu"), out=tmp_path / "run", quiet=True)
 
 
 def test_a_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:

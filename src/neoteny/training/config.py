@@ -188,6 +188,10 @@ def limit_threads(config: TrainConfig) -> None:
                 f"threads={wanted} cannot be set once JAX has computed something, with {in_force} threads: set "
                 f"PJRT_NPROC={wanted} before, or leave threads out"
             )
+        import jax
+
+        if config.device not in ("auto", jax.default_backend()):
+            raise UsageError(f"device={config.device} cannot be set once JAX has started on {jax.default_backend()}")
         return
     os.environ["PJRT_NPROC"] = wanted
     if config.device != "auto":

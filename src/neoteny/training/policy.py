@@ -15,6 +15,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.agents.agent import Agent, Problem
+from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
@@ -39,6 +40,10 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
                 f"ddqn takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} "
                 f"has {shape}: wrap it with Gymnasium's GrayscaleObservation and FrameStackObservation"
             )
+        unused = "widths" if is_pixels(obs) else "cnn_width"
+        if getattr(config.agent, unused) != getattr(DDQNConfig(), unused):
+            kind = "pixels" if is_pixels(obs) else "a vector"
+            raise UsageError(f"--{unused.replace('_', '-')} has no use here: {config.env} gives {kind}")
         if not is_pixels(obs) and len(shape) != 1:
             raise UsageError(f"ddqn takes a vector, or stacked uint8 frames, and {config.env} has {obs}: flatten it")
         return Problem(shape, is_pixels(obs), int(space.n), None, None, total)

@@ -91,7 +91,7 @@ def read_metrics(directory: Path) -> list[dict[str, Any]]:
 
 def _versions() -> dict[str, str]:
     found = {"neoteny": __version__}
-    for name in ("numpy", "jax", "flax", "optax"):
+    for name in ("numpy", "jax", "jaxlib", "flax", "optax"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
