@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,9 @@ def film(directory: Path, seed: int) -> Path:
             frames.append(made.render()[0])
     made.close()
     path = directory / "video.mp4"
-    iio.imwrite(path, np.stack(frames), fps=30)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*os.fork", category=RuntimeWarning)  # imageio starts ffmpeg by it
+        iio.imwrite(path, np.stack(frames), fps=30)
     return path
 
 
