@@ -30,7 +30,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "TrainConfig": "neoteny.training.config",
     "load_policy": "neoteny.training.policy",
-    "train": "neoteny.training.loop",
+    "resume": "neoteny.training.start",
+    "train": "neoteny.training.start",
 }
 """Names that bring JAX and more with them: loaded when first used."""
 
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "describe",
     "load_policy",
+    "resume",
     "train",
     "transition_fields",
 ]

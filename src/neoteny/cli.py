@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from neoteny import __version__
-from neoteny.errors import UsageError, missing_extra
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +31,12 @@ def main(argv: list[str] | None = None) -> int:
             except UsageError as error:
                 print(f"neoteny {name}: {error}", file=sys.stderr)
                 return 2
+            except RunStopped as error:
+                print(f"neoteny {name}: {error}", file=sys.stderr)
+                return 1
+            except Interrupted as error:
+                print(f"\n{error}", file=sys.stderr)
+                return error.status
     known = ", ".join(COMMANDS)
     print(f"neoteny: there is no command {' '.join(words[:2])!r}; the commands are: {known}", file=sys.stderr)
     return 2
@@ -69,12 +76,42 @@ def train(argv: list[str]) -> int:
         config = replace(config, total_timesteps=0)  # the paper's, now that the environment is known
     limit_threads(config)
     try:
-        from neoteny.training.loop import train as run_training
+        from neoteny.training.start import train as run_training
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
     directory = run_training(config, out=given.out)
-    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    _print_done(directory)
     return 0
+
+
+def resume(argv: list[str]) -> int:
+    """go on with a run from its last checkpoint, to the same result as if it had never stopped"""
+    parser = argparse.ArgumentParser(prog="neoteny resume", description=resume.__doc__)
+    parser.add_argument("run", type=Path, help="the run's directory")
+    parser.add_argument("--steps", type=int, help="a new number of steps in all, larger than before")
+    parser.add_argument("--on-nan", choices=("halt", "skip"), help="instead of the run's own --on-nan")
+    parser.add_argument(
+        "--allow-version-change",
+        action="store_true",
+        help="go on with other versions of the libraries than it began with",
+    )
+    options = parser.parse_args(argv)
+    try:
+        from neoteny.training.start import resume as go_on
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
+    directory = go_on(
+        options.run,
+        steps=options.steps,
+        on_nan=options.on_nan,
+        allow_version_change=options.allow_version_change,
+    )
+    _print_done(directory)
+    return 0
+
+
+def _print_done(directory: Path) -> None:
+    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
 
 
 def evaluate(argv: list[str]) -> int:
@@ -98,13 +135,15 @@ def evaluate(argv: list[str]) -> int:
 
 
 def inspect(argv: list[str]) -> int:
-    """say what a run is and how far it got"""
+    """say what a run is and how far it got, with a digest of each part of its state"""
     parser = argparse.ArgumentParser(prog="neoteny inspect", description=inspect.__doc__)
     parser.add_argument("run", type=Path, help="the run's directory")
+    parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(argv)
-    from neoteny.training.run import describe_run
+    from neoteny.training.inspect import describe, facts_of
 
-    print(describe_run(options.run))
+    facts = facts_of(options.run)
+    print(json.dumps(facts, indent=2) if options.json else describe(facts))
     return 0
 
 
@@ -133,6 +172,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
     "train": train,
+    "resume": resume,
     "evaluate": evaluate,
     "inspect": inspect,
     "bench replay": bench_replay,

@@ -145,8 +145,9 @@ def _atari(env_id: str, options: EnvOptions, mode: dict[str, Any]) -> gym.Env:
     except ImportError as error:
         raise missing_extra("Atari", "atari", error) from error
     gym.register_envs(ale_py)
-    sticky = 0.25 if options.sticky else 0.0
-    env: Any = gym.make(env_id, frameskip=1, repeat_action_probability=sticky, **mode)
+    env: Any = gym.make(env_id, frameskip=1, repeat_action_probability=0.0, **mode)
+    if options.sticky:  # not ALE's own: the action it would repeat is no part of the state that ALE saves
+        env = gym.wrappers.StickyAction(env, 0.25)
     env = gym.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4, screen_size=84)
     env = gym.wrappers.RecordEpisodeStatistics(env)
     if not options.evaluation:

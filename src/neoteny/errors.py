@@ -5,6 +5,18 @@ class UsageError(Exception):
     """One sentence: what is wrong, with the value, and what would be right. The command line exits with status 2."""
 
 
+class RunStopped(Exception):
+    """A run that could not go on: what happened, and how to go on. The command line exits with status 1."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run that a signal ended, and that can be resumed. The command line exits with 128 + the signal."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.status = 128 + signal
+
+
 def missing_extra(what: str, extra: str, error: ImportError) -> UsageError:
     """The sentence for a package that is not installed."""
     return UsageError(f"{what} needs {error.name}, which is not installed: pip install 'neoteny[{extra}]'")

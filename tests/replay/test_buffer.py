@@ -174,7 +174,7 @@ def test_a_bad_add_is_refused_and_changes_nothing(change: dict[str, Any], error:
         buffer.add(**{**transition(99), **change})
     after = buffer.state()
     assert after["clock"] == before["clock"]
-    np.testing.assert_array_equal(after["rows"], before["rows"])
+    np.testing.assert_array_equal(after["transitions"]["rows"], before["transitions"]["rows"])
 
 
 def test_a_missing_field_and_an_integer_too_large_are_refused() -> None:
@@ -271,9 +271,9 @@ def test_restored_it_samples_the_same_bits(ticks: int) -> None:
 def test_a_state_is_not_touched_by_later_adds() -> None:
     buffer = filled()
     state = buffer.state()
-    rows = state["rows"].copy()
+    rows = state["transitions"]["rows"].copy()
     buffer.add(**transition(77))
-    np.testing.assert_array_equal(state["rows"], rows)
+    np.testing.assert_array_equal(state["transitions"]["rows"], rows)
 
 
 def test_the_state_of_another_shape_is_refused() -> None:
@@ -285,7 +285,7 @@ def test_the_state_of_another_shape_is_refused() -> None:
         before = other.state()
         with pytest.raises(ValueError, match=message):
             other.restore(state)
-        np.testing.assert_array_equal(other.state()["rows"], before["rows"])
+        np.testing.assert_array_equal(other.state()["transitions"]["rows"], before["transitions"]["rows"])
 
 
 def test_the_state_of_another_law_is_refused() -> None:

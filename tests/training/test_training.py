@@ -12,6 +12,7 @@ from typing import Any
 
 import flax.linen as nn
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -20,7 +21,7 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.training import loop
+from neoteny.training import setup
 from neoteny.training.config import ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.replaying import evaluate_run
 from neoteny.training.run import Run, read_config, read_metrics
@@ -55,7 +56,8 @@ def test_the_records_of_a_run(tmp_path: Path) -> None:
     assert (run / "DONE").exists()
     assert list((run / "tensorboard").glob("events*"))
     timing = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
-    assert timing[0]["peak_resident_mb"] > 50
+    assert timing[0] == {"step": 0, "seconds": timing[0]["seconds"], "life": 1, "first_step": 0}
+    assert all(line["peak_resident_mb"] > 50 for line in timing if "peak_resident_mb" in line)
     assert facts["config"]["threads"] == threads_in_force()
     assert facts["environment"]["observation_keys"] is None
     assert timing[-1]["compilations"] == {"act": 1, "update": 1, "evaluation": 1}
@@ -170,13 +172,13 @@ class Counter(gym.Env):
 def test_what_is_stored_after_an_episode_is_its_true_end(num_envs: int, tmp_path: Path, monkeypatch: Any) -> None:
     """Never the reset's observation: the next observation is always one more."""
     buffers = []
-    plain = loop._make_buffer
+    plain = setup._make_buffer
 
     def remembered(*arguments: Any) -> Any:
         buffers.append(plain(*arguments))
         return buffers[-1]
 
-    monkeypatch.setattr(loop, "_make_buffer", remembered)
+    monkeypatch.setattr(setup, "_make_buffer", remembered)
     config = tiny(num_envs=num_envs, eval_every=0, total_timesteps=90)
     neoteny.train(config, out=tmp_path / "run", make_env=Counter, quiet=True)
     held = buffers[0].gather(np.arange(90))
@@ -189,6 +191,7 @@ def test_options_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
     agent = DDQNConfig((16,), cnn_width=64)
     with pytest.raises(UsageError, match="--cnn-width has no use here: CartPole-v1 gives a vector"):
         neoteny.train(TrainConfig("CartPole-v1", agent, total_timesteps=10), out=tmp_path / "run", quiet=True)
+    jax.devices()
     with pytest.raises(UsageError, match="device=gpu cannot be set once JAX has started on cpu"):
         neoteny.train(tiny(device="gpu"), out=tmp_path / "run", quiet=True)
 

@@ -38,6 +38,8 @@ class Report(NamedTuple):
 
     metrics: dict[str, Array]
     errors: Array
+    finite: Array | bool = True
+    """Of each update, whether all its steps were taken: one with a loss or gradient that is not finite is not."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,29 @@ def many_updates(
             stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *reports)
         else:
             state, stacked = jax.lax.scan(once, state, batch)
-        return state, Report({name: value.mean(axis=0) for name, value in stacked.metrics.items()}, stacked.errors)
+        made = stacked.finite.sum()
+        means = {
+            name: jnp.where(stacked.finite, value, 0.0).sum() / made  # NaN, if none was made
+            for name, value in stacked.metrics.items()
+        }
+        return state, Report(means, stacked.errors, stacked.finite)
 
     return update
+
+
+def step_if_finite(step: Callable[[Tree], Tree], state: Tree, loss: Array, grads: Tree) -> tuple[Tree, Array]:
+    """`step(state)` if the loss and its gradients are finite, else the state as it was; and whether they were.
+
+    The step is taken inside the condition, so that the state is still updated in place.
+    """
+    finite = jnp.isfinite(loss + sum(_total(leaf) for leaf in jax.tree.leaves(grads)))
+    return jax.lax.cond(finite, step, lambda state: state, state), finite
+
+
+def _total(leaf: Array) -> Array:
+    """The sum of an array, which is finite only if every entry is; by a product, far faster on the CPU than a sum."""
+    rows = leaf.reshape(-1, leaf.shape[-1]) if leaf.ndim > 1 else leaf.reshape(1, -1)
+    return (jnp.ones(rows.shape[0]) @ rows).sum()
 
 
 def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, td_target, weighted_mean
+from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, step_if_finite, td_target, weighted_mean
 from neoteny.agents.configs import DDQNConfig
 from neoteny.networks import MLP, ActionValues, NatureCNN
 
@@ -82,13 +82,17 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
         y = target(state, batch)
         (cost, (q, errors)), grads = jax.value_and_grad(loss, has_aux=True)(state.online, batch, y)
-        steps, opt = adam.update(grads, state.opt)
-        online = optax.apply_updates(state.online, steps)
-        updates = state.updates + 1
-        sync = updates % target_updates == 0
-        new_target = jax.tree.map(lambda new, old: jnp.where(sync, new, old), online, state.target)
-        state = replace(state, online=online, target=new_target, opt=opt, updates=updates)
-        return state, Report({"critic_loss": cost, "q": q}, errors)
+
+        def step(state: State) -> State:
+            steps, opt = adam.update(grads, state.opt)
+            online = optax.apply_updates(state.online, steps)
+            updates = state.updates + 1
+            sync = updates % target_updates == 0
+            new_target = jax.tree.map(lambda new, old: jnp.where(sync, new, old), online, state.target)
+            return replace(state, online=online, target=new_target, opt=opt, updates=updates)
+
+        state, finite = step_if_finite(step, state, cost, grads)
+        return state, Report({"critic_loss": cost, "q": q}, errors, finite)
 
     update = many_updates(update_once, unroll=problem.pixels)
     return Agent(init, act, update, policy, sample, lambda state: state.online)

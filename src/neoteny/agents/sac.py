@@ -11,7 +11,17 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, polyak, td_target, weighted_mean
+from neoteny.agents.agent import (
+    Agent,
+    Problem,
+    Report,
+    copied,
+    many_updates,
+    polyak,
+    step_if_finite,
+    td_target,
+    weighted_mean,
+)
 from neoteny.agents.configs import SACConfig
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
@@ -125,29 +135,33 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
         values = critics.apply(state.critics_target, batch["next_obs"], action).min(axis=0)
         return td_target(batch, config.gamma, values - jnp.exp(state.log_alpha) * log_prob)
 
-    def improve_policy(state: State, obs: Array) -> State:
+    def improve_policy(state: State, obs: Array) -> tuple[State, Array]:
         """As many steps of actor and alpha as critic updates went by."""
+        every = jnp.bool_(True)
         for _ in range(config.policy_delay):
             key, sample_key = jax.random.split(state.key)
-            alpha = jnp.exp(state.log_alpha)
-            (loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(
-                state.actor, state.critics, alpha, obs, sample_key
-            )
+            state, finite = improve_once(replace(state, key=key), obs, sample_key)
+            every &= finite
+        return state, every
+
+    def improve_once(state: State, obs: Array, key: Array) -> tuple[State, Array]:
+        alpha = jnp.exp(state.log_alpha)
+        (loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(
+            state.actor, state.critics, alpha, obs, key
+        )
+
+        def step(state: State) -> State:
             steps, opt = adamw.update(grads, state.actor_opt, state.actor)
-            state = replace(
-                state,
-                actor=optax.apply_updates(state.actor, steps),
-                actor_opt=opt,
-                key=key,
-                actor_loss=loss,
-                entropy=entropy,
-            )
-            if config.tune_alpha:
-                # The gradient of -exp(log_alpha) (log pi + target): CleanRL's, as the paper's.
-                slope = jnp.exp(state.log_alpha) * (entropy - target_entropy)
-                step, opt = adam.update(slope, state.alpha_opt)
-                state = replace(state, log_alpha=optax.apply_updates(state.log_alpha, step), alpha_opt=opt)
-        return state
+            params = optax.apply_updates(state.actor, steps)
+            state = replace(state, actor=params, actor_opt=opt, actor_loss=loss, entropy=entropy)
+            if not config.tune_alpha:
+                return state
+            # The gradient of -exp(log_alpha) (log pi + target): CleanRL's, as the paper's.
+            slope = jnp.exp(state.log_alpha) * (entropy - target_entropy)
+            alpha_step, alpha_opt = adam.update(slope, state.alpha_opt)
+            return replace(state, log_alpha=optax.apply_updates(state.log_alpha, alpha_step), alpha_opt=alpha_opt)
+
+        return step_if_finite(step, state, loss, grads)
 
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
         stats = state.acting.norm
@@ -155,18 +169,21 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
         key, sample_key = jax.random.split(state.key)
         y = target(state, batch, sample_key)
         (loss, (q, errors)), grads = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
-        steps, opt = adamw.update(grads, state.critics_opt, state.critics)
-        params = optax.apply_updates(state.critics, steps)
-        state = replace(
-            state,
-            critics=params,
-            critics_opt=opt,
-            critics_target=polyak(state.critics_target, params, config.tau),
-            key=key,
-            updates=state.updates + 1,
-        )
-        due = state.updates % config.policy_delay == 0
-        state = jax.lax.cond(due, improve_policy, lambda state, obs: state, state, batch["obs"])
+
+        def step(state: State) -> State:
+            steps, opt = adamw.update(grads, state.critics_opt, state.critics)
+            params = optax.apply_updates(state.critics, steps)
+            return replace(
+                state,
+                critics=params,
+                critics_opt=opt,
+                critics_target=polyak(state.critics_target, params, config.tau),
+                updates=state.updates + 1,
+            )
+
+        state, finite = step_if_finite(step, replace(state, key=key), loss, grads)
+        due = finite & (state.updates % config.policy_delay == 0)
+        state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch["obs"])
         metrics = {
             "critic_loss": loss,
             "q": q,
@@ -174,7 +191,7 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
             "alpha": jnp.exp(state.log_alpha),
             "entropy": state.entropy,
         }
-        return state, Report(metrics, errors)
+        return state, Report(metrics, errors, finite & policy_finite)
 
     def policy_params(state: State) -> Tree:
         return state.actor, state.acting.norm

@@ -11,7 +11,17 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, polyak, td_target, weighted_mean
+from neoteny.agents.agent import (
+    Agent,
+    Problem,
+    Report,
+    copied,
+    many_updates,
+    polyak,
+    step_if_finite,
+    td_target,
+    weighted_mean,
+)
 from neoteny.agents.configs import TD3Config
 from neoteny.networks import MLP, Critics, Deterministic
 
@@ -92,33 +102,37 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
         values = critics.apply(state.critics_target, batch["next_obs"], action)
         return td_target(batch, config.gamma, values.min(axis=0))
 
-    def improve_policy(state: State, obs: Array) -> State:
+    def improve_policy(state: State, obs: Array) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, obs)
-        steps, opt = actor_adam.update(grads, state.actor_opt)
-        params = optax.apply_updates(state.actor, steps)
-        return replace(
-            state,
-            actor=params,
-            actor_opt=opt,
-            actor_target=polyak(state.actor_target, params, config.tau),
-            critics_target=polyak(state.critics_target, state.critics, config.tau),
-            actor_loss=loss,
-        )
+
+        def step(state: State) -> State:
+            steps, opt = actor_adam.update(grads, state.actor_opt)
+            params = optax.apply_updates(state.actor, steps)
+            return replace(
+                state,
+                actor=params,
+                actor_opt=opt,
+                actor_target=polyak(state.actor_target, params, config.tau),
+                critics_target=polyak(state.critics_target, state.critics, config.tau),
+                actor_loss=loss,
+            )
+
+        return step_if_finite(step, state, loss, grads)
 
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
         key, noise_key = jax.random.split(state.key)
         y = target(state, batch, noise_key)
         (loss, (q, errors)), grads = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
-        steps, opt = critics_adam.update(grads, state.critics_opt)
-        state = replace(
-            state,
-            critics=optax.apply_updates(state.critics, steps),
-            critics_opt=opt,
-            key=key,
-            updates=state.updates + 1,
-        )
-        due = state.updates % config.policy_delay == 0
-        state = jax.lax.cond(due, improve_policy, lambda state, obs: state, state, batch["obs"])
-        return state, Report({"critic_loss": loss, "q": q, "actor_loss": state.actor_loss}, errors)
+
+        def step(state: State) -> State:
+            steps, opt = critics_adam.update(grads, state.critics_opt)
+            params = optax.apply_updates(state.critics, steps)
+            return replace(state, critics=params, critics_opt=opt, updates=state.updates + 1)
+
+        state, finite = step_if_finite(step, replace(state, key=key), loss, grads)
+        due = finite & (state.updates % config.policy_delay == 0)
+        state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch["obs"])
+        metrics = {"critic_loss": loss, "q": q, "actor_loss": state.actor_loss}
+        return state, Report(metrics, errors, finite & policy_finite)
 
     return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor)

@@ -91,7 +91,7 @@ def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
         os.sched_setaffinity(0, {core})
     from neoteny.agents.configs import TD3Config
     from neoteny.training.config import ReplayConfig, TrainConfig
-    from neoteny.training.loop import train
+    from neoteny.training.start import train
 
     config = TrainConfig(
         f"Pendulum-v1, gravity changed every {PERIOD} steps",
@@ -101,6 +101,7 @@ def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
         seed=seed,
         eval_every=0,
         log_every=250,
+        checkpoint_every=0,
         threads=1,
     )
     train(config, out=out, make_env=make_env, quiet=True)

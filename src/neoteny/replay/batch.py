@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from neoteny.replay.ageing import Ints, ages_of
@@ -38,6 +40,14 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._layout.fields) + len(self.pixels)
+
+    def only(self, which: NDArray[np.bool_]) -> Batch:
+        """The transitions for which `which` is true."""
+        part = copy.copy(self)
+        part.rows, part.positions, part.slots = self.rows[which], self.positions[which], self.slots[which]
+        part.pixels = {name: value[which] for name, value in self.pixels.items()}
+        part.weights = None if self.weights is None else self.weights[which]
+        return part
 
     @property
     def numbers(self) -> Ints:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neoteny.replay import memory
 from neoteny.replay.ageing import Floats, Ints, ages_of, concentration
@@ -226,12 +226,56 @@ class ReplayBuffer:
             "entropy": entropy,
         }
 
-    def state(self) -> dict[str, Any]:
-        """Everything: arrays, numbers and JSON, such that after ``restore`` the next sample is the same bits."""
+    def cut(self) -> None:
+        """End every environment's episode with its newest transition: what is added next does not follow it.
+
+        For an environment that had to be restarted. The transition counts as truncated, so that values are
+        bootstrapped from its next_obs and no n-step return runs on.
+        """
+        newest = self._ring.slots_of(np.arange(min(self.num_envs, self.num_stored)))
+        if not newest.size:
+            return
+        if {"terminated", "truncated"} <= self.layout.columns.keys():
+            terminated, truncated = (self.layout.columns[name].start for name in ("terminated", "truncated"))
+            self.rows[newest, truncated] = np.where(
+                self.rows[newest, terminated] == 0, 1.0, self.rows[newest, truncated]
+            )
+        if self._store is not None:
+            self._ring.forget_before(self._store.cut(self.clock))
+
+    @property
+    def first_needed(self) -> int:
+        """The number of the oldest transition that is part of the state: held, or a frame of one that is."""
+        oldest = self._ring.oldest
+        return oldest if self._store is None else self._store.first_needed(oldest)
+
+    @property
+    def bytes_per_transition(self) -> int:
+        """What ``transitions`` gives for each."""
+        pixels = 0 if self._store is None else math.prod(self._store.field.shape) + 5
+        return self.layout.width * 4 + pixels
+
+    def transitions(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
+        """Copies of the transitions numbered first to stop - 1, counted from the first ever added, as arrays."""
+        numbers = np.arange(first, stop)
+        arrays: dict[str, NDArray[Any]] = {"rows": self.rows[numbers % self.capacity]}
+        return arrays if self._store is None else {**arrays, **self._store.transitions(numbers)}
+
+    def put(self, first: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put back what ``transitions`` gave, numbered from `first`, after ``restore``; the oldest first."""
+        numbers = np.arange(first, first + len(arrays["rows"]))
+        self.rows[numbers % self.capacity] = arrays["rows"]
+        if self._store is not None:
+            self._store.put(numbers, arrays)
+
+    def state(self, transitions: bool = True) -> dict[str, Any]:
+        """Everything: arrays, numbers and JSON, such that after ``restore`` the next sample is the same bits.
+
+        transitions: if not, they are left out, to be kept and ``put`` back apart.
+        """
         ring = self._ring
-        return {
+        state = {
             **self._shape(),
-            "rows": ring.rows[: ring.clock].copy(),
             "clock": ring.clock,
             "oldest": ring.oldest,
             "rng": self._rng.bit_generator.state,
@@ -240,6 +284,10 @@ class ReplayBuffer:
             "recent": self._recent.copy(),
             "recent_at": self._recent_at,
         }
+        if transitions:
+            state["first"] = self.first_needed
+            state["transitions"] = self.transitions(self.first_needed, ring.clock)
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become the buffer that `state` was taken from; refused, and nothing changed, if of another shape."""
@@ -248,14 +296,15 @@ class ReplayBuffer:
                 raise ValueError(f"this buffer's {name} is {mine}, the state's is {state[name]}")
         ring = self._ring
         self._rng.bit_generator.state = state["rng"]
-        ring.rows[: len(state["rows"])] = state["rows"]
         ring.clock, ring.oldest = state["clock"], state["oldest"]
         ring.restored += 1
         self._drawer.restore(state["drawer"])
         if self._store is not None:
-            self._store.restore(state["store"])
+            self._store.restore(state["store"], ring.clock)
         self._recent = np.array(state["recent"], np.int64)
         self._recent_at = state["recent_at"]
+        if "transitions" in state:
+            self.put(state["first"], state["transitions"])
 
     def _check_not_empty(self) -> None:
         if self._ring.num_stored == 0:

@@ -123,15 +123,28 @@ class FrameStore:
         self.depth[here] = np.where(self._starting, 0, deeper)
         self.final[here] = -1
         self.frames[ahead] = next_obs[:, -1]
+        oldest = self._keep_finals(clock, ended, next_obs[:, -1])
+        self._starting = ended.copy()
+        return oldest
+
+    def cut(self, clock: int) -> int:
+        """End every environment's episode with its newest transition; the oldest number still whole."""
+        newest = clock - self.num_envs
+        ahead = self.frames[(clock + np.arange(self.num_envs)) % self.places]
+        oldest = self._keep_finals(newest, ~self._starting, ahead)
+        self._starting[:] = True
+        return oldest
+
+    def _keep_finals(self, first: int, ended: NDArray[np.bool_], frames: Pixels) -> int:
+        """Keep the final frame of each transition first, first + 1, .. that ended; the oldest number still whole."""
         oldest = 0
         for env in np.flatnonzero(ended).tolist():
             kept = self.ends % self.num_finals
             oldest = max(oldest, int(self.ended_at[kept]) + 1)
-            self.ended_at[kept] = clock + env
-            self.final[here[env]] = self.places + kept
-            self.frames[self.places + kept] = next_obs[env, -1]
+            self.ended_at[kept] = first + env
+            self.final[(first + env) % self.places] = self.places + kept
+            self.frames[self.places + kept] = frames[env]
             self.ends += 1
-        self._starting = ended.copy()
         return oldest
 
     def observations(self, numbers: Ints, further: Ints | None) -> dict[str, Pixels]:
@@ -150,24 +163,39 @@ class FrameStore:
         index[:, -1] = np.where(final >= 0, final, index[:, -1])
         return self.frames.take(index, axis=0, mode="clip")
 
-    def state(self, clock: int) -> dict[str, Any]:
-        """Everything, as arrays and numbers; places not written yet are left out."""
-        written = min(self.places, clock + self.num_envs)
+    def first_needed(self, oldest: int) -> int:
+        """The number of the first transition whose frame is part of a stack, if `oldest` is the oldest one held."""
+        return max(0, oldest - (self.field.stack - 1) * self.num_envs)
+
+    def transitions(self, numbers: Ints) -> dict[str, NDArray[Any]]:
+        """What is stored of transitions, by number: one frame each, and the final frames of those that ended."""
+        here = numbers % self.places
+        final = self.final[here]
         return {
-            "frames": self.frames[:written].copy(),
-            "final_frames": self.frames[self.places :][: self.ends].copy(),
-            "depth": self.depth[:written].copy(),
-            "final": self.final[:written].copy(),
-            "ended_at": self.ended_at[: self.ends].copy(),
-            "starting": self._starting.copy(),
-            "ends": self.ends,
+            "frames": self.frames[here],
+            "depth": self.depth[here],
+            "final": final,
+            "final_frames": self.frames[final[final >= 0]],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become the store that `state` was taken from."""
+    def put(self, numbers: Ints, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Store again what `transitions` gave; older transitions before newer ones."""
+        here = numbers % self.places
+        for name in ("frames", "depth", "final"):
+            getattr(self, name)[here] = arrays[name]
+        ended = arrays["final"] >= 0
+        finals = arrays["final"][ended]
+        self.frames[finals] = arrays["final_frames"]
+        self.ended_at[finals - self.places] = numbers[ended]
+
+    def state(self, clock: int) -> dict[str, Any]:
+        """What is not a transition's own: the frames that come next, and where episodes begin."""
+        ahead = self.frames[(clock + np.arange(self.num_envs)) % self.places]
+        return {"ahead": ahead, "starting": self._starting.copy(), "ends": self.ends}
+
+    def restore(self, state: Mapping[str, Any], clock: int) -> None:
+        """Become the store that `state` was taken from, but for its transitions, which are to be put."""
         self.ended_at[:] = -1
-        for name in ("frames", "depth", "final", "ended_at"):
-            getattr(self, name)[: len(state[name])] = state[name]
-        self.frames[self.places :][: len(state["final_frames"])] = state["final_frames"]
+        self.frames[(clock + np.arange(self.num_envs)) % self.places] = state["ahead"]
         self._starting = np.array(state["starting"], bool)
         self.ends = state["ends"]

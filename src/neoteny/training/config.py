@@ -89,6 +89,10 @@ class TrainConfig:
     """Episodes of each evaluation."""
     log_every: int = 1_000
     """Steps between lines of metrics."""
+    checkpoint_every: float = 600
+    """Seconds between checkpoints, which are also made at the start, at the end and when stopped; 0 for none."""
+    on_nan: Literal["halt", "skip"] = "halt"
+    """What to do about an update whose loss or gradient is not finite: stop, or leave it out (100 in a row stop)."""
     threads: int | None = None
     """Threads for maths; part of the result, since it changes the last bits. 1 for td3, else every core allowed."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
@@ -107,6 +111,7 @@ class TrainConfig:
             ("eval_every", 0),
             ("eval_episodes", 1),
             ("log_every", 1),
+            ("checkpoint_every", 0),
             ("seed", 0),
         ):
             if getattr(self, name) < least:

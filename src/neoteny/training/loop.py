@@ -2,184 +2,163 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import resource
-from dataclasses import dataclass
+import time
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
 from neoteny import envs
-from neoteny.agents.agent import Agent, Problem, Report
-from neoteny.agents.registry import make_agent
-from neoteny.errors import UsageError
-from neoteny.replay.batch import Batch
-from neoteny.replay.buffer import ReplayBuffer
-from neoteny.replay.frames import Frames
-from neoteny.replay.registry import make_sampler
-from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
+from neoteny.errors import Interrupted, RunStopped
+from neoteny.training.checkpoint import Checkpoints
+from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
-from neoteny.training.policy import problem_of, save_policy
+from neoteny.training.guards import NotFinite, drop, finite, settle
+from neoteny.training.policy import save_policy
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run
+from neoteny.training.session import Session, state_of
+from neoteny.training.setup import Setup
+from neoteny.training.signals import Stop, asked_to_stop
 
 
-@dataclass
-class Session:
-    """Everything a run needs to go on."""
-
-    state: Any
-    buffer: ReplayBuffer
-    envs: SyncVectorEnv
-    obs: NDArray[Any]
-    rng: np.random.Generator
-    """Of the random actions before learning starts."""
-    step: int = 0
-    ticks: int = 0
-    updates: int = 0
-    report: Report | None = None
-    """Of the last updates."""
-    unreported: tuple[Batch, Report] | None = None
-    """A batch whose errors the replay has not been told yet: the update may still be running."""
+class EnvironmentFailed(Exception):
+    """An environment that raised an error of its own, which is the cause."""
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """The agent's functions, compiled for this run."""
+def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
+    """From wherever the session is to the end, with a checkpoint now and then."""
+    config = setup.config
 
-    agent: Agent
-    problem: Problem
-    act: Any
-    update: Any
-    evaluation: Any
+    def save(envs: bool = True) -> bool:
+        return _save(session, setup, run, progress, checkpoints, envs)
 
-    def compilations(self) -> dict[str, int]:
-        """How often each was compiled: once, if all is well."""
-        return {name: getattr(self, name)._cache_size() for name in ("act", "update", "evaluation")}
-
-
-def train(
-    config: TrainConfig,
-    *,
-    out: str | Path | None = None,
-    make_env: envs.MakeEnv | None = None,
-    network: Any = None,
-    quiet: bool = False,
-) -> Path:
-    """Train, and return the run's directory.
-
-    out: that directory, if not the default one. make_env: a function that makes an environment, instead of config.env,
-    which then only names it. network: a Flax module from observations to features, instead of the agent's own trunk.
-    """
-    limit_threads(config)
-    config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
-    options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
-    made = envs.make(config.env, config.num_envs, options, make_env)
-    problem = problem_of(made, config)
-    sampler = make_sampler(
-        config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
-    )
     try:
-        buffer = _make_buffer(config, problem, sampler)
-    except (ValueError, MemoryError) as error:
-        raise UsageError(str(error)) from error
-    environment = {
-        "versions": envs.versions(),
-        "observation": str(made.single_observation_space),
-        "observation_keys": envs.observation_keys(made),
-        "make_env": make_env is not None,
-        "network": None if network is None else repr(network),
-        "backend": jax.default_backend(),
-    }
-    agent = make_agent(config.agent, problem, network)
-    compiled = _compile(agent, problem, buffer.layout, config)
-    session = Session(
-        state=agent.init(jax.random.key(config.seed)),
-        buffer=buffer,
-        envs=made,
-        obs=made.reset(seed=np.random.SeedSequence([config.seed, 0]).generate_state(config.num_envs).tolist())[0],
-        rng=np.random.default_rng([config.seed, 1]),
-    )
-    evaluation_envs = _evaluation_envs(config, make_env)
-    run = Run(Path(out) if out is not None else config.default_directory(), config, environment)
-    progress = Progress(config, quiet)
-    try:
-        while session.step < config.total_timesteps:
-            tick(session, compiled, config, run, progress)
-            if evaluation_envs is not None and config.eval_every and _crossed(session, config.eval_every, config):
-                _evaluate(session, compiled, config, run, progress, evaluation_envs)
-        if not _crossed(session, config.log_every, config):
-            _log(session, config, run, progress)
-        save_policy(run.directory, agent, session.state, problem)
-        run.log_timing(session.step, compilations=compiled.compilations())
-        run.finish()
-        progress.done()
+        with asked_to_stop() as stop:
+            if config.checkpoint_every and checkpoints.newest is None:
+                save()
+            saved = time.monotonic()
+            while True:
+                if _evaluation_due(session, config):
+                    _evaluate(session, setup, run, progress, stop)
+                if stop.signal is not None:
+                    save()
+                    message = f"Stopped at step {session.step:,}; {checkpoints.how_to_go_on()}"
+                    raise Interrupted(message, stop.signal)
+                if session.step >= config.total_timesteps:
+                    break
+                tick(session, setup, run, progress, checkpoints)
+                if config.checkpoint_every:
+                    with contextlib.suppress(OSError):  # the next checkpoint tries again, and says so if it cannot
+                        checkpoints.spill(session.buffer)
+                    if time.monotonic() - saved >= config.checkpoint_every:
+                        save()
+                        saved = time.monotonic()
+            if session.logged != session.step:
+                _log(session, setup, run, progress)
+            save_policy(run.directory, setup.agent, session.state, setup.problem)
+            if config.checkpoint_every and not save():
+                raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
+            run.log_timing(session.step, compilations=setup.compilations())
+            run.finish()
+            progress.done()
+    except NotFinite as error:
+        save()
+        raise RunStopped(f"{error}; {checkpoints.how_to_go_on()} (--on-nan skip leaves such updates out)") from None
+    except EnvironmentFailed as failed:
+        save(envs=False)
+        cause = failed.__cause__
+        assert cause is not None
+        cause.add_note(f"neoteny: the environment raised this at step {session.step:,}; {checkpoints.how_to_go_on()}")
+        raise cause from None
+    except OSError as error:
+        raise RunStopped(
+            f"{error.strerror}: {error.filename or run.directory}; {checkpoints.how_to_go_on()}"
+        ) from error
     finally:
         run.close()
-        made.close()
-        if evaluation_envs is not None:
-            evaluation_envs.close()
+        session.envs.close()
+        if setup.evaluation_envs is not None:
+            setup.evaluation_envs.close()
     return run.directory
 
 
-def tick(session: Session, compiled: Compiled, config: TrainConfig, run: Run, progress: Progress) -> None:
+def _save(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints, envs: bool) -> bool:
+    """Make a checkpoint, or if the disk does not take it say so and leave the one before; whether it was made."""
+    start = time.perf_counter()
+    settle(session, setup, run)
+    state, reason = state_of(session, envs)
+    try:
+        checkpoints.save(state, session.buffer, session.step, run.log_position, setup.config.to_json())
+    except OSError as error:
+        progress.say(
+            f"No checkpoint could be made at step {session.step:,} ({error.strerror}); the one before is whole."
+        )
+        return False
+    if reason is not None and envs and run.once("unsavable"):
+        progress.say(f"The environment cannot be saved, so a resumed run begins a new episode: {reason}")
+    run.log_timing(session.step, checkpoint_seconds=round(time.perf_counter() - start, 4), unsaved_environment=reason)
+    return True
+
+
+def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> None:
     """One step of every environment, and the updates that are due."""
-    obs = session.obs if compiled.problem.pixels else session.obs.astype(np.float32)
+    config, problem = setup.config, setup.problem
+    obs = session.obs if problem.pixels else session.obs.astype(np.float32)
     learning = session.step >= config.agent.learning_starts
-    actions, acting = compiled.act(session.state, obs, np.float32(session.step))
-    session.state = dataclasses.replace(session.state, acting=acting)
+    actions, acting = setup.act(session.state, obs, np.float32(session.step))
     # Reading the actions waits for the update before, so what it was given may be written over from here on.
     action = np.asarray(actions)
-    low, high = compiled.problem.action_low, compiled.problem.action_high
+    settle(session, setup, run)
+    session.state = dataclasses.replace(session.state, acting=acting)
+    low, high = problem.action_low, problem.action_high
     if not learning and low is not None and high is not None:
         action = session.rng.uniform(low, high, (config.num_envs, len(low))).astype(np.float32)
-    _report_errors(session)
     _, ticks_between = config.updates()
-    if learning and session.ticks % ticks_between == 0:
-        _dispatch_updates(session, compiled, config)
-    after, reward, terminated, truncated, info = session.envs.step(action)
+    if learning and session.ticks % ticks_between == 0 and len(session.buffer):
+        _dispatch_updates(session, setup)
+    try:
+        after, reward, terminated, truncated, info = session.envs.step(action)
+    except Exception as error:
+        raise EnvironmentFailed from error
     next_obs = _true_next(after, terminated | truncated, info)
-    session.buffer.add(
-        obs=session.obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated
-    )
-    session.obs = after
     session.ticks += 1
     session.step += config.num_envs
+    bad = ~(finite(next_obs) & np.isfinite(reward))
+    if bad.any():
+        session.obs = drop(session, setup, run, checkpoints, after, bad, terminated | truncated)
+    else:
+        session.buffer.add(
+            obs=session.obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated
+        )
+        session.dropped_in_a_row = 0
+        session.obs = after
     for _, episode in finished(info):
         run.log(session.step, episode_return=episode["r"], episode_length=episode["l"])
         progress.episode(episode["r"])
     logging = _crossed(session, config.log_every, config)
     if logging:
-        _log(session, config, run, progress)
+        _log(session, setup, run, progress)
     progress.tick(session.step, logging)
 
 
-def _dispatch_updates(session: Session, compiled: Compiled, config: TrainConfig) -> None:
+def _dispatch_updates(session: Session, setup: Setup) -> None:
     """Start every update of this tick in one compiled call, each with a fresh batch."""
+    config = setup.config
     count, _ = config.updates()
     size = config.agent.batch_size
     batch = session.buffer.sample(size, batches=count)
     rows = batch.rows.reshape(count, size, -1)
     weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
     pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
-    session.state, report = compiled.update(session.state, rows, weights, pixels)
+    session.state, report = setup.update(session.state, rows, weights, pixels)
     session.updates += count
-    session.report = report
-    if batch.weights is not None:
-        session.unreported = (batch, report)
-
-
-def _report_errors(session: Session) -> None:
-    """Tell prioritised replay the errors of the update before, which has ended by now."""
-    if session.unreported is not None:
-        batch, report = session.unreported
-        session.buffer.update_priorities(batch, np.asarray(report.errors).ravel())
-        session.unreported = None
+    session.metrics = report.metrics
+    session.pending = (batch, report)
 
 
 def _true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
@@ -192,73 +171,51 @@ def _true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, An
     return true
 
 
-def _log(session: Session, config: TrainConfig, run: Run, progress: Progress) -> None:
-    values = session.buffer.statistics()
-    if session.report is not None:
-        values |= {name: float(value) for name, value in session.report.metrics.items()}
+def _log(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
+    config = setup.config
+    values = session.buffer.statistics() if len(session.buffer) else {}
+    if session.metrics is not None:
+        values |= {name: float(value) for name, value in session.metrics.items()}
     learned = session.step - config.agent.learning_starts
     values["realised_utd"] = session.updates / learned if learned > 0 else 0.0
     frames = session.step * envs.frames_per_step(config.env, config.action_repeat)
-    run.log(session.step, frames=frames, updates=session.updates, **values)
+    run.log(session.step, frames=frames, updates=session.updates, skipped_updates=session.skipped, **values)
+    session.logged = session.step
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     run.log_timing(session.step, steps_per_second=round(session.step / run.seconds, 2), peak_resident_mb=resident)
     progress.metrics(values)
 
 
-def _evaluate(
-    session: Session, compiled: Compiled, config: TrainConfig, run: Run, progress: Progress, where: SyncVectorEnv
-) -> None:
-    agent = compiled.agent
+def _evaluation_due(session: Session, config: TrainConfig) -> bool:
+    every = config.eval_every
+    return bool(every) and session.evaluated != session.step and _crossed(session, every or 1, config)
+
+
+def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop: Stop) -> None:
+    agent, config = setup.agent, setup.config
     params = agent.policy_params(session.state)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
+    assert setup.evaluation_envs is not None
 
     def policy(obs: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(compiled.evaluation(params, obs if compiled.problem.pixels else obs.astype(np.float32)))
+        if stop.signal is not None:
+            raise _Abandoned
+        return np.asarray(setup.evaluation(params, obs if setup.problem.pixels else obs.astype(np.float32)))
 
-    returns = evaluate(policy, where, config.seed, session.step, epsilon)
+    try:
+        returns = evaluate(policy, setup.evaluation_envs, config.seed, session.step, epsilon)
+    except _Abandoned:
+        return  # it is still due, and a resumed run begins with it
+    except Exception as error:
+        raise EnvironmentFailed from error
+    session.evaluated = session.step
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(float(np.mean(returns)))
-    save_policy(run.directory, agent, session.state, compiled.problem)
+    save_policy(run.directory, agent, session.state, setup.problem)
 
 
-def _compile(agent: Agent, problem: Problem, layout: Layout, config: TrainConfig) -> Compiled:
-    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, Report]:
-        count, size, width = rows.shape
-        flat = rows.reshape(count * size, width)
-        batch = {}
-        for name in layout.fields:
-            value = layout.unpack(flat, name)
-            batch[name] = value.reshape(count, size, *value.shape[1:])
-        if weights is not None:
-            batch["weight"] = weights
-        return agent.update(state, {**batch, **pixels})
-
-    return Compiled(agent, problem, jax.jit(agent.act), jax.jit(update, donate_argnums=0), jax.jit(agent.policy))
-
-
-def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayBuffer:
-    discrete = problem.action_low is None
-    action_shape: tuple[int, ...] = () if discrete else (problem.num_actions,)
-    fields: dict[str, Any] = transition_fields(problem.obs_shape, action_shape, np.int32 if discrete else np.float32)
-    if problem.pixels:
-        del fields["next_obs"]
-        fields["obs"] = Frames(problem.obs_shape[1:], problem.obs_shape[0])
-    return ReplayBuffer(
-        config.replay.capacity,
-        fields,
-        sampler,
-        num_envs=config.num_envs,
-        n_step=config.replay.n_step,
-        gamma=config.agent.gamma if config.replay.n_step > 1 else None,
-        seed=config.seed,
-    )
-
-
-def _evaluation_envs(config: TrainConfig, make_env: envs.MakeEnv | None) -> SyncVectorEnv | None:
-    if not config.eval_every:
-        return None
-    options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
-    return envs.make(config.env, config.eval_episodes, options, make_env)
+class _Abandoned(Exception):
+    """An evaluation that was asked to stop."""
 
 
 def _crossed(session: Session, every: int, config: TrainConfig) -> bool:

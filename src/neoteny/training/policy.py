@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
+from neoteny.training.files import write
 from neoteny.training.run import read_config
 
 Policy = Callable[..., NDArray[Any]]
@@ -63,7 +65,8 @@ def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> 
     folder.mkdir(exist_ok=True)
     leaves = jax.tree.leaves(agent.policy_params(state))
     named: dict[str, Any] = {f"leaf_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    np.savez(folder / "params.npz", **named)
+    params = io.BytesIO()
+    np.savez(params, **named)
     facts = {
         "obs_shape": problem.obs_shape,
         "pixels": problem.pixels,
@@ -72,7 +75,13 @@ def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> 
         "action_high": None if problem.action_high is None else problem.action_high.tolist(),
         "total_timesteps": problem.total_timesteps,
     }
-    (folder / "problem.json").write_text(json.dumps(facts) + "\n")
+    write(folder / "problem.json", (json.dumps(facts) + "\n").encode())
+    write(folder / "params.npz", params.getvalue())
+
+
+def has_policy(run: Path) -> bool:
+    """Whether a run has a policy yet."""
+    return (run / "policy" / "params.npz").exists()
 
 
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
@@ -87,7 +96,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     if trained_with != (None if network is None else repr(network)):
         raise UsageError(f"{directory} was trained with network={trained_with}, got {network!r}")
     folder = directory / "policy"
-    if not (folder / "params.npz").exists():
+    if not has_policy(directory):
         raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
     saved_problem = json.loads((folder / "problem.json").read_text())
     for name in ("action_low", "action_high"):

@@ -35,7 +35,7 @@ class Progress:
 
     def metrics(self, values: dict[str, float]) -> None:
         """New metrics."""
-        not_yet = {"age_mean"} if math.isnan(values["age_mean"]) else set()
+        not_yet = {"age_mean"} if math.isnan(values.get("age_mean", math.nan)) else set()
         shown = {name: value for name, value in values.items() if name in _NAMES and name not in not_yet}
         self._values.update({_NAMES[name]: value for name, value in shown.items()})
 
@@ -64,6 +64,10 @@ class Progress:
         for name, value in self._values.items():
             parts.append(f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}")
         return "  ".join(parts)
+
+    def say(self, text: str) -> None:
+        """Something that a person should know, even of a quiet run."""
+        print(("\r\x1b[K" if self._live else "") + text, file=sys.stderr, flush=True)
 
     def done(self) -> None:
         """End the live line."""

@@ -1,39 +1,77 @@
-"""A run is a directory: config.json, metrics.jsonl, timing.jsonl, tensorboard/, policy/, DONE. All else is derived."""
+"""A run is a directory: config.json, metrics.jsonl, timing.jsonl, tensorboard/, policy/, checkpoint/, DONE.
+
+All else is derived.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
+import os
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
+from neoteny.training.files import write
 
 
 class Run:
     """Writes a run's records. What depends on the clock goes to timing.jsonl, so that metrics.jsonl is the same bytes
-    for the same seed."""
+    for the same seed, however often the run was interrupted."""
 
     def __init__(self, directory: Path, config: TrainConfig, environment: dict[str, Any]) -> None:
+        """Begin a run in a directory of its own."""
         if directory.is_file():
             raise UsageError(f"{directory} is a file: name a directory with --out")
         if directory.exists() and any(directory.iterdir()):
-            raise UsageError(f"{directory} already holds a run: name another with --out, or remove it")
+            raise UsageError(
+                f"{directory} already holds a run: go on with it by neoteny resume, or name another with --out"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = lock(directory)
+        write_config(directory, {"config": config.to_json(), "environment": environment, "versions": versions()})
+        self._open(directory, config, None)
+
+    @classmethod
+    def reopen(cls, directory: Path, config: TrainConfig, step: int, log_position: int, lock: TextIO) -> Run:
+        """Go on with a run from a checkpoint at `step`: what was logged after it is cut off."""
+        run = cls.__new__(cls)
+        run._lock = lock
+        with (directory / "metrics.jsonl").open("ab") as metrics:
+            metrics.truncate(log_position)
+        (directory / "DONE").unlink(missing_ok=True)
+        run._open(directory, config, step + 1)
+        return run
+
+    def _open(self, directory: Path, config: TrainConfig, purge_step: int | None) -> None:
         from tensorboardX import SummaryWriter
 
-        self._wandb = _start_wandb(directory, config) if config.wandb else None
-        directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        facts = {"config": config.to_json(), "environment": environment, "versions": _versions()}
-        (directory / "config.json").write_text(json.dumps(facts, indent=2) + "\n")
+        self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
+        self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._metrics = (directory / "metrics.jsonl").open("a")
         self._timing = (directory / "timing.jsonl").open("a")
-        self._board = SummaryWriter(str(directory / "tensorboard"))
+        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
         self._start = time.perf_counter()
+        self._asked: set[str] = set()
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that `what` is asked."""
+        first = what not in self._asked
+        self._asked.add(what)
+        return first
+
+    @property
+    def log_position(self) -> int:
+        """How long metrics.jsonl is, in bytes, all of it on the disk."""
+        os.fsync(self._metrics.fileno())
+        return self._metrics.tell()
 
     def log(self, step: int, **values: Any) -> None:
         """A line of metrics: numbers, or lists of them."""
@@ -67,11 +105,12 @@ class Run:
 
     def close(self) -> None:
         """Close its files."""
-        self._metrics.close()
-        self._timing.close()
-        self._board.close()
+        for file in (self._metrics, self._timing, self._board):
+            with contextlib.suppress(OSError):  # of a full disk, which has been told by now
+                file.close()
         if self._wandb is not None:
             self._wandb.finish()
+        self._lock.close()
 
 
 def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
@@ -83,13 +122,27 @@ def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     return TrainConfig.from_json(facts["config"]), facts
 
 
+def write_config(directory: Path, facts: dict[str, Any]) -> None:
+    """Write config.json."""
+    write(directory / "config.json", (json.dumps(facts, indent=2) + "\n").encode())
+
+
 def read_metrics(directory: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl."""
-    path = directory / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return read_lines(directory / "metrics.jsonl")
 
 
-def _versions() -> dict[str, str]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a .jsonl file that are whole: a full disk can cut one short."""
+    lines = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            lines.append(json.loads(line))
+    return lines
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a run's arithmetic depends on."""
     found = {"neoteny": __version__}
     for name in ("numpy", "jax", "jaxlib", "flax", "optax"):
         try:
@@ -99,35 +152,35 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def lock(directory: Path) -> TextIO:
+    """The run's lock, which its process holds until it ends, however it ends."""
+    file = (directory / "lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip()
+        file.close()
+        raise UsageError(f"{directory} is in use by process {holder}: wait for it, or stop it") from error
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
 def _start_wandb(directory: Path, config: TrainConfig) -> Any:
     try:
         import wandb
     except ImportError as error:
         raise UsageError("--wandb needs wandb, which is not installed: pip install wandb") from error
-    return wandb.init(project="neoteny", dir=str(directory), config=config.to_json(), name=str(directory))
-
-
-def describe_run(directory: Path) -> str:
-    """What a run is and how far it got, in a few lines."""
-    config, facts = read_config(directory)
-    metrics = read_metrics(directory)
-    step = max((line["step"] for line in metrics), default=0)
-    returns = [line["episode_return"] for line in metrics if "episode_return" in line]
-    evaluations = [line for line in metrics if "eval_return" in line]
-    state = "done" if (directory / "DONE").exists() else "not finished"
-    lines = [
-        f"{directory}: {config.agent_name} on {config.env}, {config.replay.replay} replay, seed {config.seed}",
-        f"  {state}: {step:,} of {config.total_timesteps:,} steps, {len(returns)} episodes",
-    ]
-    if returns:
-        last = returns[-20:]
-        lines.append(f"  training return: mean {sum(last) / len(last):.2f} over the last {len(last)} episodes")
-    if evaluations:
-        best = max(evaluations, key=lambda line: float(line["eval_return"]))
-        lines.append(
-            f"  evaluation: {evaluations[-1]['eval_return']:.2f} at step {evaluations[-1]['step']:,}; "
-            f"best {best['eval_return']:.2f} at step {best['step']:,}"
-        )
-    versions = {**facts["versions"], **facts["environment"]["versions"]}
-    lines.append("  " + ", ".join(f"{name} {number}" for name, number in versions.items()))
-    return "\n".join(lines)
+    path = directory / "wandb_id"
+    if not path.exists():
+        path.write_text(wandb.util.generate_id())
+    return wandb.init(
+        project="neoteny",
+        dir=str(directory),
+        config=config.to_json(),
+        name=str(directory),
+        id=path.read_text(),
+        resume="allow",
+    )

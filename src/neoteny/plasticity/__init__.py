@@ -1,0 +1,1 @@
+"""Plasticity: how able to learn a network still is, measured in numbers."""

@@ -1,0 +1,284 @@
+"""An environment's whole state amid an episode, as plain data, for another process to go on from exactly there."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+# Classes whose attributes are known to be all of their state: as environments and wrappers, and as attributes of those.
+# A subclass of one lives in its author's module, not here.
+_TRUSTED = tuple(
+    "gymnasium.envs.classic_control. gymnasium.envs.toy_text. gymnasium.envs.mujoco. gymnasium.wrappers. "
+    "neoteny. ale_py. shimmy.".split()
+)
+_HELPERS = ("gymnasium.wrappers.", "dm_control.rl.control.", "dm_control.suite.")
+# What is the same in all environments that are made the same way, or is there for a screen.
+_CONSTANTS = frozenset(
+    "env spec metadata _metadata _cached_spec _saved_kwargs _ezpickle_args _ezpickle_kwargs env_type _action_set "
+    "render_kwargs viewer mujoco_renderer P desc".split()
+)
+# Functions are taken to keep no state.
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial, np.ufunc)
+_CONSTANT_TYPES = (gym.Space, EnvSpec, type, types.ModuleType, np.dtype, *_FUNCTIONS)
+_CONSTANT_NAMES = ("pygame.", "dm_env.specs.", "mujoco._structs.MjModel")  # a model is saved with its MjData
+_CLOCK = frozenset({"episode_start_time", "time_queue"})  # of RecordEpisodeStatistics: times of this process
+# Of MuJoCo: large arrays that no step changes, and pointers.
+_STATIC = ("_", "mesh_", "tex_", "skin_", "bvh_", "oct_", "plugin_data")
+
+
+class Unsavable(Exception):
+    """Why an environment's state cannot be saved, in one sentence."""
+
+
+def save(env: gym.Env) -> dict[str, Any]:
+    """All that decides how `env` goes on: dicts, lists, strings, numbers, None and arrays of numbers, nothing else."""
+    layers = [{"class": _name(layer), "state": _save_layer(layer)} for layer in _layers(env)]
+    return {"id": _id(env), "layers": layers}
+
+
+def restore(env: gym.Env, state: dict[str, Any]) -> None:
+    """Make `env`, which was made like the saved one and has been reset, go on exactly as the saved one does."""
+    layers = _layers(env)
+    here = [_id(env), *map(_name, layers)]
+    saved = [state["id"], *(one["class"] for one in state["layers"])]
+    if saved != here:
+        raise ValueError(f"the state of {_chain(saved)} cannot be restored into {_chain(here)}")
+    for layer, one in zip(layers, state["layers"], strict=True):
+        attributes = dict(one["state"])
+        if "get_state()" in attributes:
+            layer.set_state(_decode(attributes.pop("get_state()")))
+        _restore_attributes(layer, attributes)
+
+
+def _layers(env: Any) -> list[Any]:
+    return [env, *_layers(env.env)] if isinstance(env, gym.Wrapper) else [env]
+
+
+def _id(env: gym.Env) -> str | None:
+    return None if env.unwrapped.spec is None else env.unwrapped.spec.id
+
+
+def _name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _chain(names: list[Any]) -> str:
+    return f"{names[0] or 'an environment'} ({' over '.join(name.rpartition('.')[2] for name in names[1:])})"
+
+
+def _save_layer(layer: Any) -> dict[str, Any]:
+    name = _name(layer)
+    if _opts_in(type(layer)):
+        state = {"get_state()": _encode(layer.get_state(), f"{name}.get_state()")}
+        if isinstance(generator := vars(layer).get("_np_random"), np.random.Generator):
+            state["_np_random"] = _encode(generator, name)
+        return state
+    if not name.startswith(_TRUSTED):
+        raise Unsavable(f"{name} cannot be saved: give it get_state() and set_state(state) of arrays and JSON")
+    return {} if name == "gymnasium.wrappers.common.PassiveEnvChecker" else _save_attributes(layer, name)
+
+
+def _opts_in(kind: type) -> bool:
+    """Whether a class, not what it wraps, has both methods; MujocoEnv's set_state(qpos, qvel) is not the one."""
+    methods = [getattr(kind, name, None) for name in ("get_state", "set_state")]
+    return all(method and not str(getattr(method, "__module__", "")).startswith("gymnasium.") for method in methods)
+
+
+def _save_attributes(owner: Any, where: str) -> dict[str, Any]:
+    skipped = _CONSTANTS | (_CLOCK if where.endswith(".RecordEpisodeStatistics") else frozenset())
+    return {
+        name: _encode_attribute(value, f"{where}.{name}")
+        for name, value in vars(owner).items()
+        if not (name in skipped or isinstance(value, _CONSTANT_TYPES) or _name(value).startswith(_CONSTANT_NAMES))
+    }
+
+
+def _restore_attributes(owner: Any, state: dict[str, Any]) -> None:
+    attributes = vars(owner)  # not setattr: a property's setter may do more
+    for name, value in state.items():
+        attributes[name] = _decode(value, attributes.get(name))
+
+
+def _encode_attribute(value: Any, where: str) -> Any:
+    """As `_encode`, and also what is native or has attributes of its own, which is restored in place."""
+    name = _name(value)
+    if (data := _mjdata(value)) is not None:
+        return {"kind": "mujoco", "class": name, **_save_mujoco(data)}
+    if name == "ale_py._ale_py.ALEInterface":
+        return {"kind": "ale", "class": name, "state": _save_ale(value, where)}
+    if name.startswith(_HELPERS):
+        return {"kind": "object", "class": name, "attributes": _save_attributes(value, where)}
+    return _encode(value, where)
+
+
+def _encode(value: Any, where: str) -> Any:
+    """JSON and arrays of numbers as they are, everything else as a dict that names its kind."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is np.ndarray and value.dtype.kind in "biufc":
+        return value.copy(order="K")
+    if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+        return {"kind": "scalar", "value": np.array(value)}
+    if kind is np.str_:
+        return {"kind": "text", "value": str(value)}
+    if kind is bytes:
+        return {"kind": "bytes", "value": np.frombuffer(value, np.uint8).copy()}
+    if kind is list:
+        return [_encode(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if kind is tuple:
+        return {"kind": "tuple", "items": _encode(list(value), where)}
+    if kind is deque:
+        return {"kind": "deque", "items": _encode(list(value), where), "maxlen": value.maxlen}
+    if kind is dict:  # its keys need not be strings
+        return {"kind": "dict", "items": [[_encode(k, where), _encode(v, f"{where}[{k!r}]")] for k, v in value.items()]}
+    if kind is np.random.Generator:
+        return {"kind": "generator", "state": _encode(value.bit_generator.state, where)}
+    if kind is np.random.RandomState:
+        return {"kind": "random_state", "state": _encode(value.get_state(legacy=False), where)}
+    raise Unsavable(
+        f"{where} cannot be saved, it is a {_name(value)}: give its environment or wrapper get_state() and "
+        "set_state(state) of arrays and JSON"
+    )
+
+
+def _decode(state: Any, current: Any = None) -> Any:
+    """What was encoded; `current`, which has its place, is changed and kept if it is native or others may hold it."""
+    if isinstance(state, np.ndarray):
+        return state.copy(order="K")
+    if isinstance(state, list):
+        return [_decode(item) for item in state]
+    if not isinstance(state, dict):
+        return state
+    match state["kind"]:
+        case "scalar":
+            return state["value"][()]
+        case "text":
+            return np.str_(state["value"])
+        case "bytes":
+            return state["value"].tobytes()
+        case "tuple":
+            return tuple(_decode(state["items"]))
+        case "deque":
+            return deque(_decode(state["items"]), state["maxlen"])
+        case "dict":
+            return {_decode(key): _decode(value) for key, value in state["items"]}
+        case "generator":
+            return _restore_generator(_decode(state["state"]), current)
+        case "random_state":
+            random = current if type(current) is np.random.RandomState else np.random.RandomState()
+            random.set_state(_decode(state["state"]))
+            return random
+    if _name(current) != state["class"]:
+        raise ValueError(f"the state of a {state['class']} cannot be restored into a {_name(current)}")
+    match state["kind"]:
+        case "mujoco":
+            _restore_mujoco(_mjdata(current), state)
+        case "ale":
+            from ale_py import ALEState
+
+            current.restoreState(ALEState(state["state"].tobytes()))
+        case "object":
+            _restore_attributes(current, state["attributes"])
+    return current
+
+
+def _restore_generator(state: dict[str, Any], current: Any) -> np.random.Generator:
+    name = state["bit_generator"]
+    if type(current) is not np.random.Generator or type(current.bit_generator).__name__ != name:
+        current = np.random.Generator(getattr(np.random, name)())
+    current.bit_generator.state = state
+    return current
+
+
+def _save_ale(ale: Any, where: str) -> np.ndarray:
+    if ale.getFloat("repeat_action_probability") > 0:
+        raise Unsavable(
+            f"{where} cannot be saved, the emulator does not tell which action it would repeat: make it with "
+            "repeat_action_probability=0 and wrap it in gymnasium.wrappers.StickyAction"
+        )
+    if ale.getBool("sound_obs"):
+        raise Unsavable(
+            f"{where} cannot be saved, the emulator keeps its sound to itself: make it with sound_obs=False"
+        )
+    return np.frombuffer(ale.cloneState(include_rng=True).serialize(), np.uint8).copy()
+
+
+def _mjdata(value: Any) -> Any:
+    """The MjData that `value` is or, if it is a physics of dm_control, steps: nothing else in that changes."""
+    if _name(value).startswith("dm_control.suite."):
+        from dm_control.mujoco.engine import Physics
+
+        return value.data.ptr if isinstance(value, Physics) else None
+    return value if _name(value) == "mujoco._structs.MjData" else None
+
+
+def _save_mujoco(data: Any) -> dict[str, Any]:
+    """All arrays: observations and rewards read what the last sub-step left, and tasks write into the model."""
+    flags = [name for name in dir(data) if name.startswith("flg_")]  # which of its arrays are up to date
+    return {
+        "model": _pack(_fields(data.model, np.ndarray)),
+        "options": [_settings(part) for part in (data.model.opt, data.model.stat)],
+        "data": _pack(_data_arrays(data)),
+        "scalars": {name: getattr(data, name) for name in ("time", *flags)},
+    }
+
+
+def _restore_mujoco(data: Any, state: dict[str, Any]) -> None:
+    import mujoco  # type: ignore[import-untyped]
+
+    _unpack(state["model"], _fields(data.model, np.ndarray))
+    for part, settings in zip((data.model.opt, data.model.stat), state["options"], strict=True):
+        for name, value in settings.items():
+            setattr(part, name, value)
+    _unpack(state["data"], _data_arrays(data))
+    # dm_control steps with mj_step2 first, which goes on from the contacts and constraints that mj_step1 left. They
+    # follow from what was just set; what else mj_step1 changes is set once more.
+    mujoco.mj_step1(data.model, data)
+    _unpack(state["data"], _data_arrays(data))
+    for name, value in state["scalars"].items():
+        setattr(data, name, value)
+
+
+def _fields(struct: Any, *kinds: type) -> dict[str, Any]:
+    found = {name: getattr(struct, name) for name in dir(struct) if not name.startswith(_STATIC)}
+    return {name: value for name, value in found.items() if isinstance(value, kinds)}
+
+
+def _settings(struct: Any) -> dict[str, Any]:
+    return {name: _encode(value, name) for name, value in _fields(struct, int, float, np.ndarray).items()}
+
+
+def _data_arrays(data: Any) -> dict[str, np.ndarray]:
+    """The arrays that stay in their place; a new MjData has no others yet, or lets NumPy make them up."""
+    import mujoco
+
+    new = _fields(mujoco.MjData(data.model), np.ndarray)
+    return {name: getattr(data, name) for name, array in new.items() if array.size and not array.flags.owndata}
+
+
+def _pack(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Hundreds of small arrays as one for each dtype."""
+    packed = {}
+    for dtype in sorted({str(array.dtype) for array in arrays.values()}):
+        names = [name for name, array in arrays.items() if array.dtype == dtype]
+        values = np.concatenate([arrays[name].ravel() for name in names])
+        packed[dtype] = {"sizes": [[name, arrays[name].size] for name in names], "values": values}
+    return packed
+
+
+def _unpack(packed: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    sizes = {name: size for one in packed.values() for name, size in one["sizes"]}
+    if sizes != {name: array.size for name, array in arrays.items()}:
+        raise ValueError("this is the state of another MuJoCo model, or of another version of MuJoCo")
+    for one in packed.values():
+        start = 0
+        for name, size in one["sizes"]:
+            arrays[name][...] = one["values"][start : start + size].reshape(arrays[name].shape)
+            start += size

@@ -1,0 +1,113 @@
+"""What is not finite: updates that were not made, and steps that are not stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neoteny.agents.agent import Report
+from neoteny.errors import RunStopped
+from neoteny.replay.batch import Batch
+from neoteny.training import files
+from neoteny.training.checkpoint import Checkpoints
+from neoteny.training.run import Run
+from neoteny.training.session import Session
+from neoteny.training.setup import Setup
+
+IN_A_ROW = 100
+"""So many updates left out, or steps not stored, one after the other, stop a run."""
+
+
+class NotFinite(Exception):
+    """An update that was not finite, which is one too many."""
+
+
+def settle(session: Session, setup: Setup, run: Run) -> None:
+    """Look at the updates before, which have ended by now: leave out what was not finite, tell replay the errors."""
+    if session.pending is None:
+        return
+    batch, report = session.pending
+    session.pending = None
+    finite = np.asarray(report.finite)
+    if not finite.all():
+        _count_skipped(session, setup, run, batch, report, finite)
+    else:
+        session.skipped_in_a_row = 0
+    if batch.weights is not None and finite.any():
+        errors = np.array(report.errors)
+        if not finite.all():  # what was drawn for an update that was not made keeps its priority
+            batch, errors = batch.only(np.repeat(finite, setup.config.agent.batch_size)), errors[finite]
+        session.buffer.update_priorities(batch, errors.ravel())
+
+
+def _count_skipped(
+    session: Session, setup: Setup, run: Run, batch: Batch, report: Report, finite: NDArray[np.bool_]
+) -> None:
+    config = setup.config
+    session.skipped += int((~finite).sum())
+    since = np.flatnonzero(finite)
+    ended_by = int(len(finite) - 1 - since[-1]) if since.size else session.skipped_in_a_row + len(finite)
+    session.skipped_in_a_row = ended_by
+    if config.on_nan == "skip" and session.skipped_in_a_row < IN_A_ROW:
+        return
+    bad = np.repeat(~finite, config.agent.batch_size)
+    dump = run.directory / "nan" / f"{session.step:012}.npz"
+    dump.parent.mkdir(exist_ok=True)
+    tree = {
+        "slots": batch.slots[bad],
+        "rows": batch.rows[bad],
+        "fields": session.buffer.layout.describe(),
+        "errors": np.array(report.errors).reshape(len(bad))[bad],
+        **{name: value[bad] for name, value in batch.pixels.items()},
+    }
+    files.write(dump, files.encode(tree))
+    what = "an update" if config.on_nan == "halt" else f"{session.skipped_in_a_row} updates in a row, the last"
+    slots = ", ".join(map(str, batch.slots[bad][:8]))
+    raise NotFinite(
+        f"{what} at step {session.step:,} had a loss or gradient that is not finite, and was not made; its batch, from "
+        f"the slots {slots}, ... of the replay, is in {dump}"
+    )
+
+
+def finite(obs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Of each environment, whether its observation is."""
+    if obs.dtype == np.uint8:
+        return np.ones(len(obs), bool)
+    return np.isfinite(obs).reshape(len(obs), -1).all(axis=1)
+
+
+def drop(
+    session: Session,
+    setup: Setup,
+    run: Run,
+    checkpoints: Checkpoints,
+    after: NDArray[Any],
+    bad: NDArray[np.bool_],
+    ended: NDArray[np.bool_],
+) -> NDArray[Any]:
+    """Do not store a step that is not finite, and end the episodes it is part of; the observations to go on from.
+
+    A ring holds whole vector steps, so the other environments' transitions of this step are not stored either. They go
+    on, unless they are frames, whose stacks cannot leave out a step.
+    """
+    session.dropped += 1
+    session.dropped_in_a_row += 1
+    cut(session, checkpoints)
+    again = (np.ones_like(bad) if setup.problem.pixels else bad) & ~ended
+    if again.any():
+        after = session.envs.reset(options={"reset_mask": again})[0]
+    run.log(session.step, dropped_steps=session.dropped)
+    if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
+        raise RunStopped(
+            f"the environment gave observations or rewards that are not finite, {session.dropped_in_a_row} steps in a "
+            f"row, at step {session.step:,}; {checkpoints.how_to_go_on()}"
+        )
+    return after
+
+
+def cut(session: Session, checkpoints: Checkpoints) -> None:
+    """Let no return run on over what follows the newest transitions."""
+    session.buffer.cut()
+    checkpoints.amend(session.buffer.clock - session.buffer.num_envs)

@@ -1,0 +1,133 @@
+"""A session: everything a run needs to go on, and the same as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+from numpy.typing import NDArray
+
+from neoteny import snapshot
+from neoteny.agents.agent import Agent, Report
+from neoteny.replay.batch import Batch
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.training.files import Damaged
+
+COUNTERS = (
+    "step",
+    "ticks",
+    "updates",
+    "skipped",
+    "skipped_in_a_row",
+    "dropped",
+    "dropped_in_a_row",
+    "evaluated",
+    "logged",
+)
+
+
+@dataclass
+class Session:
+    """Everything a run needs to go on."""
+
+    state: Any
+    buffer: ReplayBuffer
+    envs: SyncVectorEnv
+    obs: NDArray[Any]
+    rng: np.random.Generator
+    """Of the random actions before learning starts."""
+    step: int = 0
+    ticks: int = 0
+    updates: int = 0
+    skipped: int = 0
+    """Updates that were not made, since they were not finite."""
+    skipped_in_a_row: int = 0
+    dropped: int = 0
+    """Vector steps that were not stored, since they were not finite."""
+    dropped_in_a_row: int = 0
+    evaluated: int = 0
+    """The step of the last evaluation."""
+    logged: int = 0
+    """The step of the last line of metrics."""
+    metrics: dict[str, Any] | None = None
+    """Of the last updates."""
+    pending: tuple[Batch, Report] | None = None
+    """Updates that may still be running: whether they were finite, and their errors, is yet to be read."""
+
+
+def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], str | None]:
+    """Everything but the replay, as arrays and JSON; and why the environments could not be saved, if so."""
+    reason = None if save_envs else "it failed"
+    envs = None
+    if save_envs:
+        try:
+            envs = [snapshot.save(env) for env in session.envs.envs]
+        except snapshot.Unsavable as error:
+            reason = str(error)
+    metrics = session.metrics
+    return {
+        "agent": _leaves(session.state),
+        "obs": np.array(session.obs),
+        "envs": envs,
+        "rng": session.rng.bit_generator.state,
+        "counters": {name: getattr(session, name) for name in COUNTERS},
+        "metrics": None if metrics is None else {name: np.array(value) for name, value in metrics.items()},
+    }, reason
+
+
+def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
+    """Become the session that `state` was taken from, but for its replay; whether its environments did, too."""
+    session.state = _filled(jax.eval_shape(agent.init, jax.random.key(0)), state["agent"])
+    session.rng.bit_generator.state = state["rng"]
+    session.metrics = state["metrics"]
+    for name, value in state["counters"].items():
+        setattr(session, name, value)
+    if state["envs"] is None:
+        return False
+    session.obs = state["obs"]
+    for env, saved in zip(session.envs.envs, state["envs"], strict=True):
+        try:
+            snapshot.restore(env, saved)
+        except ValueError as error:
+            raise Damaged(str(error)) from error
+    return True
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _kind(name: str, leaf: Any) -> str:
+    if _is_key(leaf):
+        return "random"
+    return "optimiser" if name.split("[")[0].endswith("_opt") or name.startswith(".opt") else "parameters"
+
+
+def _leaves(state: Any) -> dict[str, dict[str, NDArray[Any]]]:
+    """An agent's state as named arrays: its parameters, its optimisers, its keys."""
+    found: dict[str, dict[str, NDArray[Any]]] = {"parameters": {}, "optimiser": {}, "random": {}}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        name = jax.tree_util.keystr(path)
+        found[_kind(name, leaf)][name] = np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return found
+
+
+def _filled(shapes: Any, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
+    """A state of these shapes with the saved arrays in it."""
+
+    def fill(path: Any, shape: Any) -> Any:
+        name = jax.tree_util.keystr(path)
+        value = saved[_kind(name, shape)].get(name)
+        if value is None:
+            raise Damaged(f"it has no {name}, which this agent has")
+        made = jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
+        made = jax.random.wrap_key_data(made) if _is_key(shape) else made
+        if made.shape != shape.shape or made.dtype != shape.dtype:
+            raise Damaged(f"its {name} is {made.dtype}{made.shape}, and this agent's {shape.dtype}{shape.shape}")
+        return made
+
+    return jax.tree_util.tree_map_with_path(fill, shapes)

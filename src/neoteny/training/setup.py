@@ -1,0 +1,132 @@
+"""What a run is made of: its environments, its replay, its agent and the compiled functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+
+from neoteny import envs
+from neoteny.agents.agent import Agent, Problem, Report
+from neoteny.agents.registry import make_agent
+from neoteny.errors import UsageError
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.frames import Frames
+from neoteny.replay.registry import make_sampler
+from neoteny.replay.storage import Layout, transition_fields
+from neoteny.training.config import TrainConfig
+from neoteny.training.policy import problem_of
+from neoteny.training.session import Session
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run is made of and does not change: its configuration, its environments, its compiled functions."""
+
+    config: TrainConfig
+    agent: Agent
+    problem: Problem
+    act: Any
+    update: Any
+    evaluation: Any
+    evaluation_envs: SyncVectorEnv | None
+    facts: dict[str, Any]
+    """What is recorded of its surroundings."""
+
+    def compilations(self) -> dict[str, int]:
+        """How often each was compiled: once, if all is well."""
+        return {name: getattr(self, name)._cache_size() for name in ("act", "update", "evaluation")}
+
+
+def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, horizon: int) -> tuple[Setup, Session]:
+    """Everything as it is before the first step. horizon: the steps that schedules over the run are made for."""
+    options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
+    made = envs.make(config.env, config.num_envs, options, make_env)
+    problem = dataclasses.replace(problem_of(made, config), total_timesteps=horizon)
+    sampler = make_sampler(
+        config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
+    )
+    try:
+        buffer = _make_buffer(config, problem, sampler)
+    except (ValueError, MemoryError) as error:
+        raise UsageError(str(error)) from error
+    facts = {
+        "versions": envs.versions(),
+        "observation": str(made.single_observation_space),
+        "observation_keys": envs.observation_keys(made),
+        "make_env": make_env is not None,
+        "network": None if network is None else repr(network),
+        "backend": jax.default_backend(),
+        "horizon": horizon,
+    }
+    agent = make_agent(config.agent, problem, network)
+    setup = Setup(
+        config,
+        agent,
+        problem,
+        jax.jit(agent.act),
+        jax.jit(_unpacking(agent, buffer.layout), donate_argnums=0),
+        jax.jit(agent.policy),
+        _evaluation_envs(config, make_env),
+        facts,
+    )
+    session = Session(
+        state=agent.init(jax.random.key(config.seed)),
+        buffer=buffer,
+        envs=made,
+        obs=made.reset(seed=seeds(config))[0],
+        rng=np.random.default_rng([config.seed, 1]),
+    )
+    return setup, session
+
+
+def seeds(config: TrainConfig, *more: int) -> list[int | None]:
+    """A seed for each environment."""
+    return [int(s) for s in np.random.SeedSequence([config.seed, 0, *more]).generate_state(config.num_envs)]
+
+
+def _unpacking(agent: Agent, layout: Layout) -> Callable[..., tuple[Any, Report]]:
+    """The agent's update, of packed rows."""
+
+    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, Report]:
+        count, size, width = rows.shape
+        flat = rows.reshape(count * size, width)
+        batch = {}
+        for name in layout.fields:
+            value = layout.unpack(flat, name)
+            batch[name] = value.reshape(count, size, *value.shape[1:])
+        if weights is not None:
+            batch["weight"] = weights
+        return agent.update(state, {**batch, **pixels})
+
+    return update
+
+
+def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayBuffer:
+    discrete = problem.action_low is None
+    action_shape: tuple[int, ...] = () if discrete else (problem.num_actions,)
+    fields: dict[str, Any] = transition_fields(problem.obs_shape, action_shape, np.int32 if discrete else np.float32)
+    if problem.pixels:
+        del fields["next_obs"]
+        fields["obs"] = Frames(problem.obs_shape[1:], problem.obs_shape[0])
+    return ReplayBuffer(
+        config.replay.capacity,
+        fields,
+        sampler,
+        num_envs=config.num_envs,
+        n_step=config.replay.n_step,
+        gamma=config.agent.gamma if config.replay.n_step > 1 else None,
+        seed=config.seed,
+    )
+
+
+def _evaluation_envs(config: TrainConfig, make_env: envs.MakeEnv | None) -> SyncVectorEnv | None:
+    if not config.eval_every:
+        return None
+    options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
+    return envs.make(config.env, config.eval_episodes, options, make_env)

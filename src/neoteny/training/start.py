@@ -1,0 +1,139 @@
+"""Beginning a run, and going on with one from its last checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+
+from neoteny import envs
+from neoteny.errors import UsageError
+from neoteny.training import checkpoint
+from neoteny.training.checkpoint import Checkpoint, Checkpoints
+from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
+from neoteny.training.guards import cut
+from neoteny.training.loop import go_on
+from neoteny.training.progress import Progress
+from neoteny.training.run import Run, lock, read_config, versions, write_config
+from neoteny.training.session import Session, restore
+from neoteny.training.setup import Setup, seeds, set_up
+
+
+def train(
+    config: TrainConfig,
+    *,
+    out: str | Path | None = None,
+    make_env: envs.MakeEnv | None = None,
+    network: Any = None,
+    quiet: bool = False,
+) -> Path:
+    """Train, and return the run's directory.
+
+    out: that directory, if not the default one. make_env: a function that makes an environment, instead of config.env,
+    which then only names it. network: a Flax module from observations to features, instead of the agent's own trunk.
+    """
+    limit_threads(config)
+    config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
+    setup, session = set_up(config, make_env, network, config.total_timesteps)
+    run = Run(Path(out) if out is not None else config.default_directory(), config, setup.facts)
+    progress = Progress(config, quiet)
+    run.log_timing(0, life=run.lives, first_step=0)
+    return go_on(session, setup, run, progress, Checkpoints(run.directory))
+
+
+def resume(
+    run: str | Path,
+    *,
+    steps: int | None = None,
+    make_env: envs.MakeEnv | None = None,
+    network: Any = None,
+    allow_version_change: bool = False,
+    on_nan: Literal["halt", "skip"] | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Go on with a run from its last checkpoint, to the same bits as if it had never stopped; its directory.
+
+    steps: a new number of steps in all, larger than before. make_env, network: as given to ``train``.
+    allow_version_change: go on with other versions of the libraries than it began with. on_nan: instead of its own.
+    """
+    directory = Path(run)
+    config, facts = read_config(directory)
+    if steps is not None and steps < config.total_timesteps:
+        raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
+    done = (directory / "DONE").exists()
+    if done and (steps is None or steps == config.total_timesteps):
+        raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
+    began = facts["environment"]
+    if began["make_env"] and make_env is None:
+        raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
+    if began["network"] != (None if network is None else repr(network)):
+        raise UsageError(f"{directory} was trained with network={began['network']}, got {network!r}")
+    recorded = facts["config"]
+    config = dataclasses.replace(
+        config, total_timesteps=steps or config.total_timesteps, on_nan=on_nan or config.on_nan
+    )
+    with lock(directory) as held:
+        limit_threads(config)
+        changed = _changed_versions(facts)
+        if changed and not allow_version_change:
+            raise UsageError(
+                f"{directory} began with other versions ({', '.join(changed)}), and may not go on to the same result: "
+                "install those, or pass --allow-version-change"
+            )
+        setup, session = set_up(config, make_env, network, began["horizon"])
+        restored: list[bool] = []
+
+        def use(found: Checkpoint, state: dict[str, Any]) -> None:
+            _check_same_config(directory, found, recorded)
+            restored[:] = [restore(session, setup.agent, state)]
+            session.buffer.restore(state["replay"])
+            for first, arrays in checkpoint.segments(directory, found):
+                session.buffer.put(first, arrays)
+
+        progress = Progress(config, quiet)
+        found, complaints = checkpoint.load(directory, use)
+        for complaint in complaints:
+            progress.say(f"{complaint}; going on from the one before")
+        reopened = Run.reopen(directory, config, found.step, found.log_position, held)
+        write_config(directory, {**facts, "config": config.to_json()})
+        checkpoints = Checkpoints(directory, found)
+        reopened.log_timing(found.step, life=reopened.lives, first_step=found.step, changed_versions=changed)
+        progress.say(f"Going on with {directory} at step {found.step:,} of {config.total_timesteps:,}.")
+        if not restored[0]:
+            _restart_episodes(session, setup, reopened, progress, checkpoints)
+        return go_on(session, setup, reopened, progress, checkpoints)
+
+
+def _restart_episodes(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> None:
+    """Begin new episodes, where environments could not be saved."""
+    session.obs = session.envs.reset(seed=seeds(setup.config, session.step))[0]
+    cut(session, checkpoints)
+    run.log(session.step, episodes_restarted=setup.config.num_envs)
+    progress.say("The environment could not be saved: its episode begins again.")
+
+
+def _changed_versions(facts: dict[str, Any]) -> list[str]:
+    """Each library that is not what the run began with: name, then and now."""
+    began = {**facts["versions"], **facts["environment"]["versions"], "backend": facts["environment"]["backend"]}
+    now = {**versions(), **envs.versions(), "backend": jax.default_backend()}
+    return [f"{name} {then}, now {now.get(name, 'none')}" for name, then in began.items() if now.get(name) != then]
+
+
+def _check_same_config(directory: Path, found: Checkpoint, recorded: dict[str, Any]) -> None:
+    """Refuse a config.json that was edited since the checkpoint."""
+    free = ("total_timesteps", "checkpoint_every", "on_nan", "wandb")
+    was, now = _flat(found.config), _flat(recorded)
+    for name in was:
+        if name not in free and now.get(name) != was[name]:
+            raise UsageError(
+                f"{directory}/config.json was changed since the checkpoint: {name} is {now.get(name)} and was "
+                f"{was[name]}; change it back, or train anew"
+            )
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    parts = {name: value for name, value in config.items() if isinstance(value, dict)}
+    inner = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    return {**{name: value for name, value in config.items() if name not in parts}, **inner}

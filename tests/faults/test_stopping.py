@@ -1,0 +1,293 @@
+"""Signals, values that are not finite, and environments that fail: a run stops where it can be resumed, or goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+import neoteny
+from killing import committed, finish, same, start
+from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
+from neoteny.cli import main
+from neoteny.errors import RunStopped
+from neoteny.training import files, setup
+from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.training.run import read_lines, read_metrics
+
+AGENT = TD3Config((16,), batch_size=16, learning_starts=100)
+
+
+def tiny(**options: Any) -> TrainConfig:
+    replay = ReplayConfig(capacity=1_000)
+    settings = {"agent": AGENT, "replay": replay, "total_timesteps": 300, "eval_every": 0, "log_every": 50}
+    return TrainConfig("Pendulum-v1", **{"checkpoint_every": 1e9, **settings, **options})
+
+
+PENDULUM = (
+    "train td3 --env Pendulum-v1 --steps 40000 --learning-starts 100 --widths 16 --batch-size 16 --log-every 500 "
+    "--capacity 2000 --eval-every 4000 --eval-episodes 3 --replay per --checkpoint-every 1000"
+).split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    process = start(*PENDULUM, "--out", str(run))
+    while len(read_metrics(run)) < 4:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    step = committed(run)
+    assert step > 500
+    assert f"Stopped at step {step:,}; saved at step {step:,}, to go on with: neoteny resume {run}" in said
+    neoteny.resume(run, steps=40_000 if step > 40_000 - 500 else None, quiet=True)
+    assert f"Going on with {run} at step {step:,} of 40,000." in capsys.readouterr().err
+    whole = tmp_path / "whole"
+    finish(start(*PENDULUM, "--out", str(whole)))
+    same(run, whole)
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
+    """Even while the first waits for a step that never ends."""
+    code = (
+        "import time, neoteny, sys\n"
+        "from test_stopping import Stuck, tiny\n"
+        "neoteny.train(tiny(), out=sys.argv[1], make_env=Stuck, quiet=True)"
+    )
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(run)], cwd=Path(__file__).parent, stderr=subprocess.PIPE, text=True
+    )
+    while committed(run) < 0:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=5)
+    assert process.returncode == 130
+    assert "the last checkpoint is whole" in said
+    neoteny.resume(run, make_env=lambda: gym.make("Pendulum-v1"), quiet=True)
+
+
+class Counting(gym.Env):
+    """Counts its steps; what happens at which count is up to its heirs. Not to be saved."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    total = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        type(self).total += 1
+        return np.full(3, self.count, np.float32), 0.0, False, self.count == 20, {}
+
+
+class Stuck(Counting):
+    def step(self, action: Any) -> Any:
+        if self.count == 5:
+            while True:
+                time.sleep(0.01)
+        return super().step(action)
+
+
+class Failing(Counting):
+    mended = False
+
+    def step(self, action: Any) -> Any:
+        if type(self).total == 150 and not self.mended:
+            raise ZeroDivisionError("a mistake of the user's")
+        return super().step(action)
+
+
+class NotFinite(Counting):
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if type(self).total % 50 == 0:
+            obs[1] = math.nan
+        if type(self).total % 70 == 0:
+            reward = math.inf
+        return obs, reward, terminated, truncated, info
+
+
+@pytest.fixture(autouse=True)
+def _from_the_start() -> None:
+    for kind in (Counting, Stuck, Failing, NotFinite):
+        kind.total = 0
+
+
+def remember_buffers(monkeypatch: Any) -> list[Any]:
+    made: list[Any] = []
+    plain = setup._make_buffer
+    monkeypatch.setattr(setup, "_make_buffer", lambda *a: made.append(plain(*a)) or made[-1])
+    return made
+
+
+def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError, match="a mistake of the user's") as raised:
+        neoteny.train(tiny(), out=run, make_env=Failing, quiet=True)
+    assert raised.traceback[-1].name == "step"
+    assert raised.traceback[-1].path.name == "test_stopping.py"
+    assert raised.value.__notes__ == [
+        f"neoteny: the environment raised this at step 150; saved at step 150, to go on with: neoteny resume {run}"
+    ]
+    monkeypatch.setattr(Failing, "mended", True)
+    buffers = remember_buffers(monkeypatch)
+    neoteny.resume(run, make_env=Failing, quiet=True)
+    assert "its episode begins again" in capsys.readouterr().err
+    restarted = [line for line in read_metrics(run) if "episodes_restarted" in line]
+    assert restarted == [{"step": 150, "episodes_restarted": 1}]
+    held = buffers[0].gather(np.arange(300))
+    numbers = 299 - np.arange(300)
+    assert held["truncated"][numbers == 149] == 1.0  # no return runs on into the new episode
+    np.testing.assert_array_equal(held["next_obs"], held["obs"] + 1)
+
+
+def test_the_command_line_wants_make_env_in_python(tmp_path: Path, capsys: Any) -> None:
+    run = neoteny.train(tiny(total_timesteps=120), out=tmp_path / "run", make_env=Counting, quiet=True)
+    assert main(["resume", str(run), "--steps", "200"]) == 2
+    assert "was trained with make_env: go on by neoteny.resume(run, make_env=...)" in capsys.readouterr().err
+
+
+def test_an_environment_that_cannot_be_saved_restarts(tmp_path: Path, capsys: Any) -> None:
+    run = neoteny.train(tiny(total_timesteps=130), out=tmp_path / "run", make_env=Counting, quiet=True)
+    assert "The environment cannot be saved" in capsys.readouterr().err
+    assert "Counting" in read_lines(run / "timing.jsonl")[1]["unsaved_environment"]
+    neoteny.resume(run, steps=200, make_env=Counting, quiet=True)
+    assert {"step": 130, "episodes_restarted": 1} in read_metrics(run)
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_what_is_not_finite_is_not_stored(num_envs: int, tmp_path: Path, monkeypatch: Any) -> None:
+    buffers = remember_buffers(monkeypatch)
+    config = tiny(num_envs=num_envs, total_timesteps=400, replay=ReplayConfig(capacity=1_000, n_step=3))
+    run = neoteny.train(config, out=tmp_path / "run", make_env=NotFinite, quiet=True)
+    dropped = [line["dropped_steps"] for line in read_metrics(run) if "dropped_steps" in line]
+    bad = len({t // num_envs for t in range(400) if (t + 1) % 50 == 0 or (t + 1) % 70 == 0})
+    assert dropped == list(range(1, bad + 1))
+    buffer = buffers[0]
+    assert buffer.clock == 400 - num_envs * bad
+    assert np.isfinite(buffer.rows).all()
+    one = buffer.layout.unpack(buffer.rows[: buffer.clock], "next_obs")[:, 0]
+    first = buffer.layout.unpack(buffer.rows[: buffer.clock], "obs")[:, 0]
+    ended = buffer.layout.unpack(buffer.rows[: buffer.clock], "truncated")
+    for env in range(num_envs):  # an episode goes on from one row to the next, unless the row says that it ended
+        a, b, e = one[env::num_envs], first[env::num_envs], ended[env::num_envs]
+        np.testing.assert_array_equal(a[:-1][e[:-1] == 0], b[1:][e[:-1] == 0])
+    again = neoteny.resume(run, steps=500, make_env=NotFinite, quiet=True)
+    assert json.loads((again / "metrics.jsonl").read_text().splitlines()[-1])["critic_loss"] is not None
+
+
+def test_an_environment_that_is_never_finite(tmp_path: Path) -> None:
+    class Never(Counting):
+        def step(self, action: Any) -> Any:
+            return np.zeros(3, np.float32), math.nan, False, False, {}
+
+    with pytest.raises(RunStopped, match="not finite, 100 steps in a row, at step 100"):
+        neoteny.train(tiny(), out=tmp_path / "run", make_env=Never, quiet=True)
+
+
+class Overflowing(Counting):
+    """Rewards that float32 holds, and whose squares it does not, from step `since` on for `many` steps."""
+
+    since, many = 150, 1
+
+    def step(self, action: Any) -> Any:
+        obs, _, terminated, truncated, info = super().step(action)
+        huge = self.since <= type(self).total < self.since + self.many
+        return obs, 3e38 if huge else 0.0, terminated, truncated, info
+
+
+AGENTS = {"td3": AGENT, "sac": SACConfig(actor_width=8, critic_width=8, batch_size=16, learning_starts=100)}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_on_nan_halt(name: str, tmp_path: Path) -> None:
+    Overflowing.total, Overflowing.many = 0, 1
+    run = tmp_path / "run"
+    config = tiny(agent=AGENTS[name], total_timesteps=2_000)
+    with pytest.raises(RunStopped, match="had a loss or gradient that is not finite, and was not made") as stopped:
+        neoteny.train(config, out=run, make_env=Overflowing, quiet=True)
+    assert f"neoteny resume {run}" in str(stopped.value)
+    (dump,) = (run / "nan").iterdir()
+    tree = files.decode(dump.read_bytes())
+    assert 149 in tree["slots"]
+    assert tree["rows"].shape[0] == len(tree["slots"]) == 16
+    step = committed(run)
+    assert f"at step {step:,}" in str(stopped.value)
+    state = files.decode((run / "checkpoint" / f"{step:012}.npz").read_bytes())
+    for kind in ("parameters", "optimiser"):
+        assert all(np.isfinite(leaf).all() for leaf in state["agent"][kind].values())
+    neoteny.resume(run, make_env=Overflowing, on_nan="skip", quiet=True)
+    last = [line for line in read_metrics(run) if "skipped_updates" in line][-1]
+    assert last["skipped_updates"] >= 1
+
+
+@pytest.mark.parametrize("replay", ["uniform", "per"])
+@pytest.mark.parametrize("utd", [1.0, 3.0])
+def test_on_nan_skip(replay: str, utd: float, tmp_path: Path) -> None:
+    Overflowing.total, Overflowing.many = 0, 1
+    agent = TD3Config((16,), batch_size=4, learning_starts=100, utd=utd)
+    config = tiny(agent=agent, replay=ReplayConfig(replay, capacity=400), on_nan="skip", total_timesteps=800)
+    run = neoteny.train(config, out=tmp_path / "run", make_env=Overflowing, quiet=True)
+    last = [line for line in read_metrics(run) if "skipped_updates" in line][-1]
+    assert 0 < last["skipped_updates"] < last["updates"]
+    assert last["critic_loss"] is not None
+    obs = np.zeros(3, np.float32)
+    assert np.isfinite(neoteny.load_policy(run)(obs)).all()
+
+
+def test_on_nan_skip_halts_after_100_in_a_row(tmp_path: Path) -> None:
+    Overflowing.total, Overflowing.many = 0, 10_000
+    config = tiny(on_nan="skip", total_timesteps=2_000, replay=ReplayConfig(capacity=100))
+    with pytest.raises(RunStopped, match="100 updates in a row, the last at step"):
+        neoteny.train(config, out=tmp_path / "run", make_env=Overflowing, quiet=True)
+
+
+@pytest.mark.parametrize("agent", [*AGENTS.values(), DDQNConfig((16,), batch_size=4)], ids=["td3", "sac", "ddqn"])
+def test_an_update_that_is_not_finite_changes_no_weights(agent: Any) -> None:
+    from neoteny.agents.agent import Problem
+    from neoteny.agents.registry import make_agent
+
+    discrete = isinstance(agent, DDQNConfig)
+    bound = np.ones(2, np.float32)
+    problem = Problem((3,), False, 2, None if discrete else -bound, None if discrete else bound, 100)
+    made = make_agent(agent, problem)
+    state = made.init(jax.random.key(0))
+    obs = np.ones((1, 4, 3), np.float32)
+    action = np.zeros((1, 4), np.int32) if discrete else np.zeros((1, 4, 2), np.float32)
+    flags = np.zeros((1, 4), np.float32)
+    batch = {"obs": obs, "next_obs": obs, "action": action, "terminated": flags, "truncated": flags}
+    huge = np.full((1, 4), 3e38, np.float32)
+    after, report = jax.jit(made.update)(state, {**batch, "reward": huge})
+    assert not np.asarray(report.finite).any()
+    random = ("key", "acting")
+    for name in state.__dataclass_fields__:
+        if name not in random:
+            jax.tree.map(np.testing.assert_array_equal, getattr(after, name), getattr(state, name))
+    fine, report = jax.jit(made.update)(state, {**batch, "reward": flags})
+    assert np.asarray(report.finite).all()
+    assert int(fine.updates) == 1
