@@ -168,6 +168,13 @@ def bench_replay(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_checkpoint(argv: list[str]) -> int:
+    """what a checkpoint costs, in seconds of pause and bytes on disk"""
+    from neoteny.bench.checkpoint import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -176,6 +183,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "evaluate": evaluate,
     "inspect": inspect,
     "bench replay": bench_replay,
+    "bench checkpoint": bench_checkpoint,
 }
 
 

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "agents": {"errors", "networks"},
     "training": {"errors", "replay", "envs", "snapshot", "agents"},
     "testing": {"replay"},
-    "bench": {"replay", "cli"},
+    "bench": {"replay", "training", "cli"},
     "demo": {"errors", "replay", "agents", "training"},
     "cli": {"errors", "agents", "training", "demo", "bench"},
 }
