@@ -34,6 +34,9 @@ def main(argv: list[str] | None = None) -> int:
             except RunStopped as error:
                 print(f"neoteny {name}: {error}", file=sys.stderr)
                 return 1
+            except OSError as error:
+                print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+                return 1
             except Interrupted as error:
                 print(f"\n{error}", file=sys.stderr)
                 return error.status
@@ -52,6 +55,7 @@ def train(argv: list[str]) -> int:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--out", type=Path)
     own.add_argument("--preset", default="swd-paper")
+    own.add_argument("--intervention", action="append", default=[])
     given, rest = own.parse_known_args(argv[1:])
     if given.preset not in PRESETS[agent]:
         raise UsageError(f"{agent} has the presets {', '.join(PRESETS[agent])}, got {given.preset!r}")
@@ -62,6 +66,7 @@ def train(argv: list[str]) -> int:
 
     from neoteny.training.config import TrainConfig, limit_threads
 
+    rest += ["--intervention", *given.intervention] if given.intervention else []
     words = ["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest]
     config = tyro.cli(
         TrainConfig,

@@ -1,9 +1,10 @@
-"""Networks: trunks from observations to features (MLP, SimBa, Nature CNN), and the heads that go on them."""
+"""Networks: trunks from observations to features (MLP, SimBa, Nature CNN), the heads on them, and their anatomy."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 Init = Callable[..., Any]
+Path = tuple[str, ...]
 _HE = nn.initializers.he_normal()
 _ORTHOGONAL = nn.initializers.orthogonal(1.0)
 
@@ -122,31 +124,27 @@ class Critics(nn.Module):
 
 
 class Deterministic(nn.Module):
-    """A deterministic actor: tanh of its head, in [-1, 1]."""
+    """A deterministic actor before the tanh that bounds its actions."""
 
     trunk: nn.Module
     num_actions: int
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        features = self.trunk(obs)
-        return jnp.tanh(Head(self.num_actions, self.trunk, name="head")(features))
+        return Head(self.num_actions, self.trunk, name="head")(self.trunk(obs))
 
 
 class Gaussian(nn.Module):
-    """A stochastic actor: mean and log standard deviation, the latter squashed into bounds, before the tanh."""
+    """A stochastic actor: mean and log standard deviation, the latter not yet squashed into bounds."""
 
     trunk: nn.Module
     num_actions: int
-    log_std_bounds: tuple[float, float]
 
     @nn.compact
     def __call__(self, obs: Array) -> tuple[Array, Array]:
         features = self.trunk(obs)
         mean = Head(self.num_actions, self.trunk, name="mean")(features)
-        raw = Head(self.num_actions, self.trunk, name="log_std")(features)
-        low, high = self.log_std_bounds
-        return mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
+        return mean, Head(self.num_actions, self.trunk, name="log_std")(features)
 
 
 class ActionValues(nn.Module):
@@ -159,3 +157,120 @@ class ActionValues(nn.Module):
     def __call__(self, obs: Array) -> Array:
         features = self.trunk(obs)
         return Head(self.num_actions, self.trunk, name="head")(features)
+
+
+def locate(params: Any, path: Path) -> Path:
+    """Where in `params` a layer is: after an injection what is trained of the tail lies apart."""
+    node: Any = params.get("injected", {}).get("trained", {})
+    for name in path:
+        if not isinstance(node, dict) or name not in node:
+            return ("params", *path)
+        node = node[name]
+    return ("injected", "trained", *path)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A layer of hidden units: the path of its own kernel in the parameters, and of those that read its units."""
+
+    incoming: Path
+    outgoing: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a network is made of, by paths into its parameters."""
+
+    hidden: tuple[Hidden, ...]
+    """Its layers of hidden units; in SimBa the 4 h of each block. Not its heads."""
+    heads: tuple[Path, ...]
+    """Its last layers; the first one's input is what is meant by features."""
+    branches: tuple[tuple[Path, ...], ...]
+    """All its parts in the order they compute, heads last; one list for each critic."""
+    last_block: str
+    """Where its last block begins."""
+
+    def since(self, name: str) -> tuple[Path, ...]:
+        """The parts from the layer called `name` to the heads, of every branch."""
+        found: list[Path] = []
+        for branch in self.branches:
+            names = [part[-1] for part in branch]
+            if name not in names:
+                raise ValueError(f"there is no layer {name!r}; the layers are {', '.join(names)}")
+            found += branch[names.index(name) :]
+        return tuple(found)
+
+
+def anatomy(network: nn.Module) -> Anatomy:
+    """Of one of the networks above, on a trunk of ours; of another's trunk only the heads are known."""
+    match network:
+        case Critics():
+            trunks = [(f"trunk_{index}", [f"head_{index}"]) for index in range(network.count)]
+        case Gaussian():
+            trunks = [("trunk", ["mean", "log_std"])]
+        case _:
+            trunks = [("trunk", ["head"])]
+    trunk: Any = network.trunk
+    dense = () if isinstance(trunk, SimBa) else ("dense",)
+    layers, order, last_block = _of_trunk(trunk)
+    hidden: list[Hidden] = []
+    heads: list[Path] = []
+    branches: list[tuple[Path, ...]] = []
+    for name, ends in trunks:
+        own = [(end, "out", *dense) for end in ends]
+        for incoming, outgoing in layers:
+            hidden.append(Hidden((name, *incoming), ((name, *outgoing),) if outgoing else tuple(own)))
+        heads += own
+        branches.append((*((name, part) for part in order), *((end,) for end in ends)))
+    return Anatomy(tuple(hidden), tuple(heads), tuple(branches), last_block)
+
+
+def _of_trunk(trunk: Any) -> tuple[list[tuple[Path, Path]], tuple[str, ...], str]:
+    """Its hidden layers, each with the one that reads it (none: the heads do), its parts in order, its last block."""
+    match trunk:
+        case MLP():
+            names = [f"layer_{index}" for index in range(len(trunk.widths))]
+            paths: list[Path] = [(name, "dense") for name in names]
+            return list(zip(paths, [*paths[1:], ()], strict=True)), tuple(names), names[-1]
+        case SimBa():
+            blocks = range(trunk.blocks)
+            order = ["input", *(f"{part}_{i}" for i in blocks for part in ("norm", "expand", "compress")), "norm_out"]
+            units: list[tuple[Path, Path]] = [((f"expand_{i}",), (f"compress_{i}",)) for i in blocks]
+            return units, tuple(order), f"norm_{trunk.blocks - 1}"
+        case NatureCNN():
+            paths = [("conv_0",), ("conv_1",), ("conv_2",), ("layer_0", "dense")]
+            names = [path[0] for path in paths]
+            return list(zip(paths, [*paths[1:], ()], strict=True)), tuple(names), "layer_0"
+    return [], (), ""
+
+
+def apply(network: nn.Module, params: Any, *inputs: Array) -> Any:
+    """The network's output h(theta); after a plasticity injection h(theta) + h(theta_1) - h(theta_2), each in its tail.
+
+    theta's own tail and theta_2 are frozen (Nikishin et al. 2023). The three share all that comes before their tails.
+    """
+    if "injected" not in params:
+        return network.apply(params, *inputs)
+    injected = params["injected"]
+    tails = (jax.lax.stop_gradient(injected["kept"]), injected["trained"], jax.lax.stop_gradient(injected["taken"]))
+    kept, trained, taken = (network.apply({"params": {**_merged(params["params"], tail)}}, *inputs) for tail in tails)
+    return jax.tree.map(lambda h, new, old: h + new - old, kept, trained, taken)
+
+
+def decayed(params: Any) -> Any:
+    """Which parameters weight decay is for: all that are trained, so not what an injection has frozen."""
+    frozen = ("kept", "taken")
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not (path[0].key == "injected" and path[1].key in frozen), params
+    )
+
+
+def _merged(params: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """`params` with the leaves of `part`, a tree of the same names, in the place of its own."""
+    return {
+        **params,
+        **{
+            name: _merged(params.get(name, {}), value) if isinstance(value, dict) else value
+            for name, value in part.items()
+        },
+    }

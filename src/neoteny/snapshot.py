@@ -32,6 +32,9 @@ _CLOCK = frozenset({"episode_start_time", "time_queue"})  # of RecordEpisodeStat
 _STATIC = ("_", "mesh_", "tex_", "skin_", "bvh_", "oct_", "plugin_data")
 
 
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
 class Unsavable(Exception):
     """Why an environment's state cannot be saved, in one sentence."""
 
@@ -191,6 +194,8 @@ def _decode(state: Any, current: Any = None) -> Any:
 
 def _restore_generator(state: dict[str, Any], current: Any) -> np.random.Generator:
     name = state["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise ValueError(f"a bit generator is one of {', '.join(_BIT_GENERATORS)}, got {name!r}")
     if type(current) is not np.random.Generator or type(current.bit_generator).__name__ != name:
         current = np.random.Generator(getattr(np.random, name)())
     current.bit_generator.state = state

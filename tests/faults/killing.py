@@ -17,10 +17,13 @@ from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_lines
 
 AGENTS = {
-    "td3": "--env Hopper-v5 --steps 6000 --learning-starts 300 --capacity 1500 --widths 16 --batch-size 16",
+    "td3": "--env Hopper-v5 --steps 6000 --learning-starts 300 --capacity 1500 --widths 16 --batch-size 16 "
+    "--probe-every 500 --intervention redo --redo-every 700",
     "sac": "--env dm_control/cartpole-swingup-v0 --steps 3500 --learning-starts 300 --capacity 1200 --actor-width 8 "
-    "--critic-width 8 --critic-blocks 1 --batch-size 16",
-    "ddqn": "--env ALE/Breakout-v5 --steps 2600 --learning-starts 300 --capacity 900 --cnn-width 16 --batch-size 8",
+    "--critic-width 8 --critic-blocks 1 --batch-size 16 --probe-every 0 "
+    "--intervention shrink-perturb --shrink-every 900",
+    "ddqn": "--env ALE/Breakout-v5 --steps 2600 --learning-starts 300 --capacity 900 --cnn-width 16 --batch-size 8 "
+    "--probe-every 0",
 }
 REPLAYS = {"uniform": "--replay uniform", "swd": "--replay swd --decay-steps 600", "per": "--replay per"}
 COMMON = "--threads 2 --log-every 50 --eval-every 1000 --eval-episodes 1 --checkpoint-every 0.4"

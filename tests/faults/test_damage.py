@@ -19,16 +19,25 @@ from killing import same
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
 from neoteny.training import checkpoint, files
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import describe, facts_of
 from neoteny.training.run import read_lines
 
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
+NO_PROBES = PlasticityConfig(probe_every=0)
+"""Compiling them would take most of the time of these tests."""
 
 
 def tiny(**options: Any) -> TrainConfig:
     agent = TD3Config((16,), batch_size=16, learning_starts=100)
-    settings = {"agent": agent, "replay": REPLAY, "total_timesteps": 300, "eval_every": 0, "log_every": 50}
+    settings = {
+        "agent": agent,
+        "replay": REPLAY,
+        "total_timesteps": 300,
+        "eval_every": 0,
+        "log_every": 50,
+        "plasticity": NO_PROBES,
+    }
     return TrainConfig("Pendulum-v1", **{"checkpoint_every": 1e9, **settings, **options})
 
 
@@ -179,6 +188,66 @@ def test_a_run_in_use_is_refused(run: Path) -> None:
     neoteny.resume(run, steps=720, quiet=True)
 
 
+def test_a_run_killed_before_its_first_checkpoint_begins_again(stopped: tuple[Path, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").touch()  # killed before there was anything else: train may take the directory
+    whole = neoteny.train(tiny(total_timesteps=120), out=run, quiet=True)
+    early = tmp_path / "early"
+    early.mkdir()
+    shutil.copy(whole / "config.json", early)
+    neoteny.resume(early, quiet=True)
+    same(early, whole)
+
+
+@pytest.mark.parametrize("name", ["checkpoint/notes.json", "checkpoint/segments/.nfs0001", "checkpoint/segments/x.npz"])
+def test_strange_files_are_left_alone(name: str, run: Path) -> None:
+    (run / name).write_text("strange")
+    neoteny.resume(run, steps=720, quiet=True)
+    assert (run / name).read_text() == "strange"
+
+
+def test_a_damaged_config_is_one_sentence(run: Path) -> None:
+    (run / "config.json").write_text('{"config": ')
+    with pytest.raises(UsageError, match=r"config.json is damaged"):
+        neoteny.resume(run, steps=900, quiet=True)
+
+
+def test_a_longer_run_has_no_line_for_the_end_of_the_shorter(tmp_path: Path) -> None:
+    run = neoteny.train(tiny(total_timesteps=310), out=tmp_path / "run", quiet=True)
+    assert read_lines(run / "metrics.jsonl")[-1]["step"] == 310
+    neoteny.resume(run, steps=330, quiet=True)
+    same(run, neoteny.train(tiny(total_timesteps=330), out=tmp_path / "whole", quiet=True))
+
+
+def test_when_checkpoints_fall_changes_nothing(tmp_path: Path) -> None:
+    """Not even the last line of metrics, with priorities that are told late."""
+    replay = ReplayConfig("per", capacity=1_000)
+    often, never = (
+        neoteny.train(tiny(total_timesteps=310, replay=replay, checkpoint_every=every), out=tmp_path / name, quiet=True)
+        for name, every in (("often", 1e-9), ("never", 0))
+    )
+    assert (often / "metrics.jsonl").read_bytes() == (never / "metrics.jsonl").read_bytes()
+
+
+def test_spilled_segments_that_nothing_needs_go(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checkpoint, "SEGMENT_BYTES", 4_000)
+    most = 0
+    plain = checkpoint.Checkpoints.spill
+
+    def spill(self: Any, buffer: Any) -> None:
+        nonlocal most
+        plain(self, buffer)
+        most = max(most, len(list((tmp_path / "run" / "checkpoint" / "segments").iterdir())))
+
+    monkeypatch.setattr(checkpoint.Checkpoints, "spill", spill)
+    replay = ReplayConfig("swd", decay_steps=200, capacity=500)
+    run = neoteny.train(tiny(total_timesteps=3_000, replay=replay), out=tmp_path / "run", quiet=True)
+    rows = 4_000 // 44  # of Pendulum: 3 + 1 + 1 + 3 + 2 numbers, and the discount is left out
+    assert most <= 500 // rows + 4
+    assert len(manifests(run)) == 2
+
+
 def test_no_checkpoint_and_none_asked_for(tmp_path: Path) -> None:
     run = neoteny.train(tiny(checkpoint_every=0, total_timesteps=120), out=tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="has no checkpoint to go on from"):
@@ -207,7 +276,6 @@ def test_a_disk_that_takes_no_checkpoint(stopped: tuple[Path, Path], run: Path) 
     )
     assert "No checkpoint could be made at step 720 (File too large); the one before is whole." in done.stderr
     assert "the end of the run could not be saved; saved at step 700, to go on with" in done.stderr
-    assert read_lines(run / "metrics.jsonl")[-1]["step"] == 720
     assert all(path.read_bytes() == data for path, data in before.items())
     neoteny.resume(run, steps=900, quiet=True)
     same(run, stopped[1])

@@ -22,21 +22,30 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped
 from neoteny.training import files, setup
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.run import read_lines, read_metrics
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)
+NO_PROBES = PlasticityConfig(probe_every=0)
+"""Compiling them would take most of the time of these tests."""
 
 
 def tiny(**options: Any) -> TrainConfig:
     replay = ReplayConfig(capacity=1_000)
-    settings = {"agent": AGENT, "replay": replay, "total_timesteps": 300, "eval_every": 0, "log_every": 50}
+    settings = {
+        "agent": AGENT,
+        "replay": replay,
+        "total_timesteps": 300,
+        "eval_every": 0,
+        "log_every": 50,
+        "plasticity": NO_PROBES,
+    }
     return TrainConfig("Pendulum-v1", **{"checkpoint_every": 1e9, **settings, **options})
 
 
 PENDULUM = (
     "train td3 --env Pendulum-v1 --steps 40000 --learning-starts 100 --widths 16 --batch-size 16 --log-every 500 "
-    "--capacity 2000 --eval-every 4000 --eval-episodes 3 --replay per --checkpoint-every 1000"
+    "--capacity 2000 --probe-every 0 --eval-every 4000 --eval-episodes 3 --replay per --checkpoint-every 1000"
 ).split()
 
 
@@ -128,7 +137,7 @@ class NotFinite(Counting):
         if type(self).total % 50 == 0:
             obs[1] = math.nan
         if type(self).total % 70 == 0:
-            reward = math.inf
+            reward = 1e39  # finite here, and not as the float32 that is stored
         return obs, reward, terminated, truncated, info
 
 
@@ -164,6 +173,35 @@ def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: An
     numbers = 299 - np.arange(300)
     assert held["truncated"][numbers == 149] == 1.0  # no return runs on into the new episode
     np.testing.assert_array_equal(held["next_obs"], held["obs"] + 1)
+
+
+def test_an_environment_that_raises_in_evaluation_loses_no_episode(tmp_path: Path, monkeypatch: Any) -> None:
+    class Fragile(gym.Wrapper):
+        """Fails in the third episode that any copy of it begins."""
+
+        begun, mended = 0, False
+
+        def reset(self, **arguments: Any) -> Any:
+            type(self).begun += 1
+            if type(self).begun == 3 and not self.mended:
+                raise ZeroDivisionError
+            return self.env.reset(**arguments)
+
+        def get_state(self) -> Any:
+            return {}
+
+        def set_state(self, state: Any) -> None:
+            pass
+
+    def make_env() -> gym.Env:
+        return Fragile(gym.make("Pendulum-v1"))
+
+    config = tiny(eval_every=150, eval_episodes=2)
+    with pytest.raises(ZeroDivisionError):
+        neoteny.train(config, out=tmp_path / "run", make_env=make_env, quiet=True)
+    Fragile.mended = True
+    neoteny.resume(tmp_path / "run", make_env=make_env, quiet=True)
+    same(tmp_path / "run", neoteny.train(config, out=tmp_path / "whole", make_env=make_env, quiet=True))
 
 
 def test_the_command_line_wants_make_env_in_python(tmp_path: Path, capsys: Any) -> None:
@@ -238,7 +276,8 @@ def test_on_nan_halt(name: str, tmp_path: Path) -> None:
     assert tree["rows"].shape[0] == len(tree["slots"]) == 16
     step = committed(run)
     assert f"at step {step:,}" in str(stopped.value)
-    state = files.decode((run / "checkpoint" / f"{step:012}.npz").read_bytes())
+    (saved,) = (run / "checkpoint").glob(f"{step:012}-*.npz")
+    state = files.decode(saved.read_bytes())
     for kind in ("parameters", "optimiser"):
         assert all(np.isfinite(leaf).all() for leaf in state["agent"][kind].values())
     neoteny.resume(run, make_env=Overflowing, on_nan="skip", quiet=True)

@@ -22,16 +22,25 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.training import setup
-from neoteny.training.config import ReplayConfig, TrainConfig, threads_in_force
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.replaying import evaluate_run
 from neoteny.training.run import Run, read_config, read_metrics
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
+NO_PROBES = PlasticityConfig(probe_every=0)
+"""Compiling them would take most of the time of these tests."""
 
 
 def tiny(**options: Any) -> TrainConfig:
-    settings = {"agent": TINY, "replay": REPLAY, "total_timesteps": 300, "eval_every": 150, "eval_episodes": 2}
+    settings = {
+        "agent": TINY,
+        "replay": REPLAY,
+        "total_timesteps": 300,
+        "eval_every": 150,
+        "eval_episodes": 2,
+        "plasticity": NO_PROBES,
+    }
     return TrainConfig("Pendulum-v1", **{**settings, "log_every": 50, **options})
 
 

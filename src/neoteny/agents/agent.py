@@ -12,6 +12,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from neoteny.networks import Anatomy
+
 Tree = Any
 
 
@@ -23,6 +25,7 @@ class Agent(NamedTuple):
     update(state, batch) -> (state, Report): `batch` a dict of arrays, leading axes (updates, batch_size)
     policy(params, obs) -> actions, without noise; `params` from policy_params(state)
     sample(params, obs, key) -> actions with the noise that the trained agent explores with
+    networks: its trainable networks, by name, for whoever measures or changes them
     """
 
     init: Callable[[Array], Tree]
@@ -31,6 +34,25 @@ class Agent(NamedTuple):
     policy: Callable[[Tree, Array], Array]
     sample: Callable[[Tree, Array, Array], Array]
     policy_params: Callable[[Tree], Tree]
+    networks: dict[str, Network]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trainable network of an agent: where it is in the state, what it is made of, and what it is trained to do."""
+
+    params: str
+    targets: tuple[str, ...]
+    optimiser: str
+    anatomy: Anatomy
+    init: Callable[[Array], Tree]
+    """key -> new parameters."""
+    forward: Callable[[Tree, Tree, dict[str, Array]], Tree]
+    """(params, state, batch) -> its outputs."""
+    loss: Callable[[Tree, Tree, dict[str, Array], Array], Array]
+    """(outputs, state, batch, key) -> the loss of each transition, (batch,)."""
+    value: Callable[[Tree, dict[str, Array]], Array]
+    """(outputs, batch) -> what they say as numbers, (batch, values): Q at the stored action, or the mean action."""
 
 
 class Report(NamedTuple):

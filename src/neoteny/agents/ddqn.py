@@ -11,9 +11,19 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from neoteny.agents.agent import Agent, Problem, Report, copied, many_updates, step_if_finite, td_target, weighted_mean
+from neoteny.agents.agent import (
+    Agent,
+    Network,
+    Problem,
+    Report,
+    copied,
+    many_updates,
+    step_if_finite,
+    td_target,
+    weighted_mean,
+)
 from neoteny.agents.configs import DDQNConfig
-from neoteny.networks import MLP, ActionValues, NatureCNN
+from neoteny.networks import MLP, ActionValues, NatureCNN, anatomy, apply
 
 Tree = Any
 
@@ -40,7 +50,7 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
 
     def value_of(params: Tree, obs: Array) -> Array:
         # Stacks come frames first, as they are stored; convolutions want channels last.
-        return values.apply(params, jnp.moveaxis(obs, 1, -1) if problem.pixels else obs)
+        return apply(values, params, jnp.moveaxis(obs, 1, -1) if problem.pixels else obs)
 
     def policy(params: Tree, obs: Array) -> Array:
         return value_of(params, obs).argmax(axis=-1)
@@ -54,10 +64,13 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
     def sample(params: Tree, obs: Array, key: Array) -> Array:
         return explore(params, obs, key, config.epsilon_end)
 
+    def init_values(key: Array) -> Tree:
+        obs = jnp.zeros((1, *problem.obs_shape), jnp.uint8 if problem.pixels else jnp.float32)
+        return values.init(key, jnp.moveaxis(obs, 1, -1) if problem.pixels else obs)
+
     def init(key: Array) -> State:
         params_key, acting = jax.random.split(key)
-        obs = jnp.zeros((1, *problem.obs_shape), jnp.uint8 if problem.pixels else jnp.float32)
-        params = values.init(params_key, jnp.moveaxis(obs, 1, -1) if problem.pixels else obs)
+        params = init_values(params_key)
         return State(params, copied(params), adam.init(params), acting, jnp.int32(0))
 
     def act(state: State, obs: Array, step: Array) -> tuple[Array, Array]:
@@ -66,9 +79,12 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
         epsilon = config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
         return explore(state.online, obs, key, epsilon), acting
 
+    def chosen_of(values: Array, batch: dict[str, Array]) -> Array:
+        return jnp.take_along_axis(values, batch["action"][:, None], axis=1)[:, 0]
+
     def loss(params: Tree, batch: dict[str, Array], y: Array) -> tuple[Array, tuple[Array, Array]]:
         """The mean of (Q(s, a) - y)^2."""
-        chosen = jnp.take_along_axis(value_of(params, batch["obs"]), batch["action"][:, None], axis=1)[:, 0]
+        chosen = chosen_of(value_of(params, batch["obs"]), batch)
         errors = chosen - y
         return weighted_mean(batch, errors**2), (chosen.mean(), jnp.abs(errors))
 
@@ -95,4 +111,16 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
         return state, Report({"critic_loss": cost, "q": q}, errors, finite)
 
     update = many_updates(update_once, unroll=problem.pixels)
-    return Agent(init, act, update, policy, sample, lambda state: state.online)
+    networks = {
+        "critics": Network(
+            "online",
+            ("target",),
+            "opt",
+            anatomy(values),
+            init_values,
+            forward=lambda params, state, batch: value_of(params, batch["obs"]),
+            loss=lambda values, state, batch, key: (chosen_of(values, batch) - target(state, batch)) ** 2,
+            value=lambda values, batch: chosen_of(values, batch)[:, None],
+        )
+    }
+    return Agent(init, act, update, policy, sample, lambda state: state.online, networks)

@@ -13,6 +13,7 @@ from jax import Array
 
 from neoteny.agents.agent import (
     Agent,
+    Network,
     Problem,
     Report,
     copied,
@@ -25,7 +26,7 @@ from neoteny.agents.agent import (
 from neoteny.agents.configs import SACConfig
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
-from neoteny.networks import Critics, Gaussian, SimBa
+from neoteny.networks import Critics, Gaussian, SimBa, anatomy, apply, decayed
 
 Tree = Any
 
@@ -60,12 +61,12 @@ class State:
 
 def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) -> Agent:
     """SAC for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
-    bounds = (config.log_std_min, config.log_std_max)
+    low, high = config.log_std_min, config.log_std_max
     actor_trunk = network if network is not None else SimBa(config.actor_width, config.actor_blocks)
     critic_trunk = network if network is not None else SimBa(config.critic_width, config.critic_blocks)
-    actor = Gaussian(actor_trunk, problem.num_actions, bounds)
+    actor = Gaussian(actor_trunk, problem.num_actions)
     critics = Critics(critic_trunk, config.num_critics)
-    adamw = optax.adamw(config.lr, weight_decay=config.weight_decay)
+    adamw = optax.adamw(config.lr, weight_decay=config.weight_decay, mask=decayed)
     adam = optax.adam(config.lr)
     scale, middle = problem.scale()
     target_entropy = config.target_entropy * problem.num_actions
@@ -75,7 +76,11 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
 
     def draw(params: Tree, obs: Array, key: Array) -> tuple[Array, Array]:
         """An action and its log density, (batch,): Gaussian, tanh, scale, with the change of variables."""
-        mean, log_std = actor.apply(params, obs)
+        return draw_from(apply(actor, params, obs), key)
+
+    def draw_from(outputs: tuple[Array, Array], key: Array) -> tuple[Array, Array]:
+        mean, raw = outputs
+        log_std = low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
         noise = jax.random.normal(key, mean.shape)
         x = mean + jnp.exp(log_std) * noise
         log_prob = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
@@ -85,17 +90,23 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
 
     def policy(params: Tree, obs: Array) -> Array:
         actor_params, stats = params
-        return jnp.tanh(actor.apply(actor_params, norm(stats, obs))[0]) * scale + middle
+        return jnp.tanh(apply(actor, actor_params, norm(stats, obs))[0]) * scale + middle
 
     def sample(params: Tree, obs: Array, key: Array) -> Array:
         actor_params, stats = params
         return draw(actor_params, norm(stats, obs), key)[0]
 
+    obs_like, action_like = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
+
+    def init_actor(key: Array) -> Tree:
+        return actor.init(key, obs_like)
+
+    def init_critics(key: Array) -> Tree:
+        return critics.init(key, obs_like, action_like)
+
     def init(key: Array) -> State:
         actor_key, critics_key, key, acting = jax.random.split(key, 4)
-        obs, action = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
-        actor_params = actor.init(actor_key, obs)
-        critics_params = critics.init(critics_key, obs, action)
+        actor_params, critics_params = init_actor(actor_key), init_critics(critics_key)
         log_alpha = jnp.log(jnp.float32(config.alpha))
         return State(
             actor=actor_params,
@@ -119,20 +130,26 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
 
     def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
         """The sum over critics of the mean of (Q(s, a) - y)^2."""
-        values = critics.apply(params, batch["obs"], batch["action"])
+        values = apply(critics, params, batch["obs"], batch["action"])
         errors = values - target
         return weighted_mean(batch, (errors**2).sum(axis=0)), (values.mean(), jnp.abs(errors).mean(axis=0))
 
+    def actor_losses(
+        outputs: tuple[Array, Array], critics_params: Tree, alpha: Array, obs: Array, key: Array
+    ) -> tuple[Array, Array]:
+        """alpha log pi(a|s) - min_i Q_i(s, a), a ~ pi, (batch,), of the actor's outputs for each s; and log pi."""
+        action, log_prob = draw_from(outputs, key)
+        values = apply(critics, critics_params, obs, action).min(axis=0)
+        return alpha * log_prob - values, log_prob
+
     def actor_loss(params: Tree, critics_params: Tree, alpha: Array, obs: Array, key: Array) -> tuple[Array, Array]:
-        """alpha log pi(a|s) - min_i Q_i(s, a), a ~ pi."""
-        action, log_prob = draw(params, obs, key)
-        values = critics.apply(critics_params, obs, action).min(axis=0)
-        return (alpha * log_prob - values).mean(), -log_prob.mean()
+        losses, log_prob = actor_losses(apply(actor, params, obs), critics_params, alpha, obs, key)
+        return losses.mean(), -log_prob.mean()
 
     def target(state: State, batch: dict[str, Array], key: Array) -> Array:
         """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi."""
         action, log_prob = draw(state.actor, batch["next_obs"], key)
-        values = critics.apply(state.critics_target, batch["next_obs"], action).min(axis=0)
+        values = apply(critics, state.critics_target, batch["next_obs"], action).min(axis=0)
         return td_target(batch, config.gamma, values - jnp.exp(state.log_alpha) * log_prob)
 
     def improve_policy(state: State, obs: Array) -> tuple[State, Array]:
@@ -163,9 +180,12 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
 
         return step_if_finite(step, state, loss, grads)
 
-    def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
+    def normalised(state: State, batch: dict[str, Array]) -> dict[str, Array]:
         stats = state.acting.norm
-        batch = {**batch, "obs": norm(stats, batch["obs"]), "next_obs": norm(stats, batch["next_obs"])}
+        return {**batch, "obs": norm(stats, batch["obs"]), "next_obs": norm(stats, batch["next_obs"])}
+
+    def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
+        batch = normalised(state, batch)
         key, sample_key = jax.random.split(state.key)
         y = target(state, batch, sample_key)
         (loss, (q, errors)), grads = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
@@ -196,4 +216,39 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
     def policy_params(state: State) -> Tree:
         return state.actor, state.acting.norm
 
-    return Agent(init, act, many_updates(update_once), policy, sample, policy_params)
+    def losses_of_critics(values: Array, state: State, batch: dict[str, Array], key: Array) -> Array:
+        return ((values - target(state, normalised(state, batch), key)) ** 2).sum(axis=0)
+
+    def losses_of_actor(outputs: tuple[Array, Array], state: State, batch: dict[str, Array], key: Array) -> Array:
+        obs = norm(state.acting.norm, batch["obs"])
+        return actor_losses(outputs, state.critics, jnp.exp(state.log_alpha), obs, key)[0]
+
+    def values_of(params: Tree, state: State, batch: dict[str, Array]) -> Array:
+        return apply(critics, params, norm(state.acting.norm, batch["obs"]), batch["action"])
+
+    def outputs_of(params: Tree, state: State, batch: dict[str, Array]) -> tuple[Array, Array]:
+        return apply(actor, params, norm(state.acting.norm, batch["obs"]))
+
+    networks = {
+        "actor": Network(
+            "actor",
+            (),
+            "actor_opt",
+            anatomy(actor),
+            init_actor,
+            outputs_of,
+            losses_of_actor,
+            value=lambda outputs, batch: outputs[0],
+        ),
+        "critics": Network(
+            "critics",
+            ("critics_target",),
+            "critics_opt",
+            anatomy(critics),
+            init_critics,
+            values_of,
+            losses_of_critics,
+            value=lambda values, batch: values.T,
+        ),
+    }
+    return Agent(init, act, many_updates(update_once), policy, sample, policy_params, networks)

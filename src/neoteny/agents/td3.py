@@ -13,6 +13,7 @@ from jax import Array
 
 from neoteny.agents.agent import (
     Agent,
+    Network,
     Problem,
     Report,
     copied,
@@ -23,7 +24,7 @@ from neoteny.agents.agent import (
     weighted_mean,
 )
 from neoteny.agents.configs import TD3Config
-from neoteny.networks import MLP, Critics, Deterministic
+from neoteny.networks import MLP, Critics, Deterministic, anatomy, apply
 
 Tree = Any
 
@@ -54,13 +55,19 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
     scale, middle = problem.scale()
 
     def policy(params: Tree, obs: Array) -> Array:
-        return actor.apply(params, obs) * scale + middle
+        return jnp.tanh(apply(actor, params, obs)) * scale + middle
+
+    obs_like, action_like = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
+
+    def init_actor(key: Array) -> Tree:
+        return actor.init(key, obs_like)
+
+    def init_critics(key: Array) -> Tree:
+        return critics.init(key, obs_like, action_like)
 
     def init(key: Array) -> State:
         actor_key, critics_key, key, acting = jax.random.split(key, 4)
-        obs, action = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
-        actor_params = actor.init(actor_key, obs)
-        critics_params = critics.init(critics_key, obs, action)
+        actor_params, critics_params = init_actor(actor_key), init_critics(critics_key)
         return State(
             actor=actor_params,
             actor_target=copied(actor_params),
@@ -85,13 +92,16 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
 
     def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
         """The sum over critics of the mean of (Q(s, a) - y)^2."""
-        values = critics.apply(params, batch["obs"], batch["action"])
+        values = apply(critics, params, batch["obs"], batch["action"])
         errors = values - target
         return weighted_mean(batch, (errors**2).sum(axis=0)), (values.mean(), jnp.abs(errors).mean(axis=0))
 
+    def actor_losses(raw: Array, critics_params: Tree, obs: Array) -> Array:
+        """-Q1(s, pi(s)), (batch,), of the actor's output for each s."""
+        return -apply(critics, critics_params, obs, jnp.tanh(raw) * scale + middle)[0]
+
     def actor_loss(params: Tree, critics_params: Tree, obs: Array) -> Array:
-        """-Q1(s, pi(s))."""
-        return -critics.apply(critics_params, obs, policy(params, obs))[0].mean()
+        return actor_losses(apply(actor, params, obs), critics_params, obs).mean()
 
     def target(state: State, batch: dict[str, Array], key: Array) -> Array:
         """y = r + gamma (1 - terminated) min_i Q_i'(s', pi'(s') + clipped noise)."""
@@ -99,7 +109,7 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
         noise = config.target_noise * jax.random.normal(key, action.shape)
         noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip) * scale
         action = jnp.clip(action + noise, middle - scale, middle + scale)
-        values = critics.apply(state.critics_target, batch["next_obs"], action)
+        values = apply(critics, state.critics_target, batch["next_obs"], action)
         return td_target(batch, config.gamma, values.min(axis=0))
 
     def improve_policy(state: State, obs: Array) -> tuple[State, Array]:
@@ -135,4 +145,26 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
         metrics = {"critic_loss": loss, "q": q, "actor_loss": state.actor_loss}
         return state, Report(metrics, errors, finite & policy_finite)
 
-    return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor)
+    networks = {
+        "actor": Network(
+            "actor",
+            ("actor_target",),
+            "actor_opt",
+            anatomy(actor),
+            init_actor,
+            forward=lambda params, state, batch: apply(actor, params, batch["obs"]),
+            loss=lambda raw, state, batch, key: actor_losses(raw, state.critics, batch["obs"]),
+            value=lambda raw, batch: raw,
+        ),
+        "critics": Network(
+            "critics",
+            ("critics_target",),
+            "critics_opt",
+            anatomy(critics),
+            init_critics,
+            forward=lambda params, state, batch: apply(critics, params, batch["obs"], batch["action"]),
+            loss=lambda values, state, batch, key: ((values - target(state, batch, key)) ** 2).sum(axis=0),
+            value=lambda values, batch: values.T,
+        ),
+    }
+    return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor, networks)

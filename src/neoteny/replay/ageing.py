@@ -99,7 +99,7 @@ def describe(schedule: Schedule, *, capacity: int, num_envs: int = 1) -> Descrip
 def concentration(probabilities: Floats) -> tuple[float, float]:
     """A law's effective sample size 1 / sum(p ** 2), and its entropy -sum(p log p) in nats."""
     p = probabilities[probabilities > 0]
-    return float(1.0 / np.dot(p, p)), float(-np.dot(p, np.log(p)))
+    return float(1.0 / (p * p).sum()), float(-(p * np.log(p)).sum())
 
 
 def ages_of(positions: Ints, num_envs: int) -> Ints:

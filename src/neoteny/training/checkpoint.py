@@ -63,9 +63,11 @@ class Checkpoints:
         (self._folder / "segments").mkdir(parents=True, exist_ok=True)
         self._segments = list(newest.segments) if newest else []
         self._saved = newest.clock if newest else 0
+        self._full = False
+        """Whether the disk did not take the last segment."""
         older = [c for c in _readable(self._folder) if newest and c.step < newest.step]
         self._kept = [*older[-(KEPT - 1) :], newest] if newest else []
-        self._count = 1 + max((int(p.name.split("-")[0]) for p in (self._folder / "segments").iterdir()), default=0)
+        self._count = 1 + max((_count_of(path) for path in _numbered(self._folder)), default=0)
         if newest:
             self._clean()
 
@@ -86,14 +88,25 @@ class Checkpoints:
 
     def spill(self, buffer: ReplayBuffer) -> None:
         """Write a segment, if enough is new."""
-        if (buffer.clock - self._saved) * buffer.bytes_per_transition >= SEGMENT_BYTES:
+        if self._full or (buffer.clock - self._saved) * buffer.bytes_per_transition < SEGMENT_BYTES:
+            return
+        try:
             self._append(buffer)
+        except OSError:
+            self._full = True  # the next checkpoint tries again, and says so if it cannot
+            return
+        named = {segment.file for made in self._kept for segment in made.segments}
+        for segment in [s for s in self._segments if s.stop <= buffer.first_needed and s.file not in named]:
+            self._segments.remove(segment)
+            (self._folder / segment.file).unlink()
 
     def save(self, state: dict[str, Any], buffer: ReplayBuffer, step: int, log_position: int, config: Any) -> None:
         """Commit a checkpoint: `state`, and the transitions of `buffer` that are not on disk yet."""
+        self._full = False
         self._append(buffer)
         data = encode({**state, "replay": buffer.state(transitions=False)})
-        name = f"{step:012}.npz"
+        name = f"{step:012}-{self._count:06}.npz"  # never one that is there already
+        self._count += 1
         write(self._folder / name, data)
         first, clock = buffer.first_needed, buffer.clock
         needed = tuple(segment for segment in self._segments if segment.stop > first)
@@ -117,14 +130,29 @@ class Checkpoints:
     def _clean(self) -> None:
         """Remove checkpoints beyond the newest two, then every file that those do not name."""
         steps = {c.step for c in self._kept}
-        for path in self._folder.glob("*.json"):
+        for path in manifests(self._folder.parent):
             if int(path.stem) not in steps:
                 path.unlink()
         self._segments = [s for s in self._segments if s.stop > min(c.first_needed for c in self._kept)]
         named = {c.file for c in self._kept} | {s.file for c in self._kept for s in c.segments}
-        for path in [*self._folder.glob("*.npz"), *self._folder.glob("segments/*"), *self._folder.glob("*.tmp")]:
+        for path in [*_numbered(self._folder), *self._folder.rglob("*.tmp")]:
             if str(path.relative_to(self._folder)) not in named:
                 path.unlink()
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [*folder.glob("segments/[0-9]*.npz"), *folder.glob("[0-9]*.npz")]
+
+
+def _count_of(path: Path) -> int:
+    """A segment's number comes first in its name, a state's last."""
+    numbers = path.stem.split("-")
+    return int(numbers[0] if len(numbers) == 3 else numbers[-1])
+
+
+def manifests(directory: Path) -> list[Path]:
+    """The files that are a run's checkpoints, the oldest first."""
+    return sorted(folder_of(directory).glob("[0-9]*.json"))
 
 
 def folder_of(directory: Path) -> Path:
@@ -140,7 +168,7 @@ def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> 
     """
     folder = folder_of(directory)
     complaints = []
-    for path in sorted(folder.glob("*.json"), reverse=True):
+    for path in reversed(manifests(directory)):
         try:
             found = _read_manifest(path)
             _check_log(directory, found)
@@ -153,12 +181,6 @@ def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> 
         raise UsageError(f"{directory} has no checkpoint to go on from: begin again with neoteny train")
     policy = " Its policy is a file of its own: neoteny evaluate still works." if has_policy(directory) else ""
     raise UsageError(f"{directory} cannot go on: {'; '.join(complaints)}.{policy}")
-
-
-def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-    """The first number and the arrays of each segment of a checkpoint, in the order they are to be put back."""
-    for segment in found.segments:
-        yield segment.first, _read_segment(folder_of(directory), segment)
 
 
 def digests(directory: Path) -> tuple[Checkpoint, dict[str, str], list[str]]:
@@ -180,15 +202,18 @@ def digests(directory: Path) -> tuple[Checkpoint, dict[str, str], list[str]]:
 def _transitions_digest(directory: Path, found: Checkpoint, oldest: int) -> dict[str, str]:
     """Of the transitions as one, however they were cut into segments; rows from the oldest held, frames from before."""
     hashers: dict[str, Any] = {}
-    for first, arrays in _held(directory, found):
+    for first, arrays in segments(directory, found):
         for name, array in arrays.items():
             start = max(0, oldest - first) if name == "rows" else 0
             hashers.setdefault(name, hashlib.sha256()).update(np.ascontiguousarray(array[start:]).tobytes())
     return {name: hasher.hexdigest() for name, hasher in hashers.items()}
 
 
-def _held(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-    """The transitions from first_needed on, each once: of those saved twice, as they were saved last."""
+def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
+    """The transitions from first_needed on, segment by segment: the number of the first, and arrays.
+
+    Each once: of those saved twice, as they were saved last.
+    """
     for index, segment in enumerate(found.segments):
         start = max(segment.first, found.first_needed)
         stop = min([segment.stop, *(later.first for later in found.segments[index + 1 :])])
@@ -229,7 +254,7 @@ def _read_manifest(path: Path) -> Checkpoint:
 
 def _readable(folder: Path) -> list[Checkpoint]:
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in manifests(folder.parent):
         try:
             found.append(_read_manifest(path))
         except Damaged:

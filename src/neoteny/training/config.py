@@ -63,6 +63,70 @@ class ReplayConfig:
         }
 
 
+INTERVENTIONS: dict[str, dict[str, tuple[str, Any]]] = {
+    "regrama": {"tau": ("regrama_tau", 0.01), "every": ("regrama_every", 1_000)},
+    "redo": {"tau": ("redo_tau", 0.025), "every": ("redo_every", 1_000)},
+    "shrink-perturb": {"lambda": ("shrink_lambda", 0.8), "every": ("shrink_every", 100_000)},
+    "injection": {"every": ("injection_at", None)},
+    "reset": {"every": ("reset_every", 200_000), "since": ("reset_from", None)},
+}
+"""The interventions, and of each number its flag and its default."""
+
+
+@dataclass(frozen=True)
+class PlasticityConfig:
+    """How plasticity is measured and restored."""
+
+    probe_every: int = 1_000
+    """Updates between measurements of plasticity; 0 for none."""
+    intervention: tuple[str, ...] = ()
+    """regrama, redo, shrink-perturb, injection, reset; may be given more than once."""
+    regrama_tau: float | None = None
+    """Units whose GraMa score is at most this are recycled; 0.01."""
+    regrama_every: int | None = None
+    """Updates between two ReGraMa; 1,000."""
+    redo_tau: float | None = None
+    """Units whose dormancy score is at most this are recycled; 0.025."""
+    redo_every: int | None = None
+    """Updates between two ReDo; 1,000."""
+    shrink_lambda: float | None = None
+    """What shrink-perturb keeps of the weights, the rest is new; 0.8."""
+    shrink_every: int | None = None
+    """Updates between two shrink-perturb; 100,000."""
+    injection_at: int | None = None
+    """Updates before the injection; half of the run's."""
+    reset_every: int | None = None
+    """Updates between two resets; 200,000."""
+    reset_from: str | None = None
+    """The layer from which on to reset, such as layer_1; everything if not given."""
+
+    def __post_init__(self) -> None:
+        if self.probe_every < 0:
+            raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
+        for name in self.intervention:
+            if name not in INTERVENTIONS:
+                raise UsageError(f"--intervention must be one of {', '.join(INTERVENTIONS)}, got {name!r}")
+        for name, numbers in INTERVENTIONS.items():
+            for flag, _ in numbers.values():
+                value = getattr(self, flag)
+                if value is not None and name not in self.intervention:
+                    raise UsageError(f"--{flag.replace('_', '-')} is for --intervention {name}, which is not asked for")
+                if flag.endswith(("_every", "_at")) and value is not None and value < 1:
+                    raise UsageError(f"--{flag.replace('_', '-')} must be >= 1, got {value}")
+        if self.shrink_lambda is not None and not 0 <= self.shrink_lambda <= 1:
+            raise UsageError(f"--shrink-lambda must be in [0, 1], got {self.shrink_lambda}")
+
+    def numbers(self, name: str, updates: int) -> dict[str, Any]:
+        """The numbers of an intervention, given or by default, for a run of so many updates."""
+        found = {}
+        for key, (flag, default) in INTERVENTIONS[name].items():
+            value = getattr(self, flag)
+            found[key] = default if value is None else value
+        if name == "injection" and found["every"] is None:
+            found["every"] = max(1, updates // 2)
+        return found
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run."""
@@ -73,6 +137,8 @@ class TrainConfig:
     """The agent's own numbers."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay's."""
+    plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
+    """How plasticity is measured and restored."""
     total_timesteps: int = 0
     """Steps over all environments; if not given the paper's: 10M for ddqn, 500,000 on DeepMind Control, else 1M."""
     seed: int = 1
@@ -170,7 +236,14 @@ class TrainConfig:
         data = dict(data)
         kind: Any = AGENTS[data.pop("agent_name")]
         agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
-        return TrainConfig(agent=kind(**agent), replay=ReplayConfig(**data.pop("replay")), **data)
+        plasticity = dict(data.pop("plasticity", {}))
+        plasticity["intervention"] = tuple(plasticity.get("intervention", ()))
+        return TrainConfig(
+            agent=kind(**agent),
+            replay=ReplayConfig(**data.pop("replay")),
+            plasticity=PlasticityConfig(**plasticity),
+            **data,
+        )
 
     def run_id(self) -> str:
         """Eight letters from the whole configuration."""

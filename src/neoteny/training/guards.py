@@ -71,11 +71,13 @@ def _count_skipped(
     )
 
 
-def finite(obs: NDArray[Any]) -> NDArray[np.bool_]:
-    """Of each environment, whether its observation is."""
-    if obs.dtype == np.uint8:
-        return np.ones(len(obs), bool)
-    return np.isfinite(obs).reshape(len(obs), -1).all(axis=1)
+def finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Of each environment, whether its observation or reward is, as float32, which is what is stored."""
+    if values.dtype == np.uint8:
+        return np.ones(len(values), bool)
+    with np.errstate(over="ignore"):
+        whole: NDArray[np.bool_] = np.isfinite(values.astype(np.float32)).reshape(len(values), -1)
+    return np.logical_and.reduce(whole, axis=1)
 
 
 def drop(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.training.checkpoint import digests, folder_of
+from neoteny.training.checkpoint import digests, folder_of, manifests
 from neoteny.training.run import read_config, read_metrics
 
 
@@ -28,7 +28,7 @@ def facts_of(directory: Path) -> dict[str, Any]:
         "versions": {**facts["versions"], **facts["environment"]["versions"]},
         "checkpoint": None,
     }
-    if any(folder_of(directory).glob("*.json")):
+    if manifests(directory):
         size = sum(path.stat().st_size for path in folder_of(directory).rglob("*.npz"))
         try:
             checkpoint, made, complaints = digests(directory)

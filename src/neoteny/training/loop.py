@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import resource
 import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from neoteny import envs
 from neoteny.errors import Interrupted, RunStopped
@@ -29,6 +30,10 @@ from neoteny.training.signals import Stop, asked_to_stop
 class EnvironmentFailed(Exception):
     """An environment that raised an error of its own, which is the cause."""
 
+    def __init__(self, evaluating: bool) -> None:
+        super().__init__()
+        self.evaluating = evaluating
+
 
 def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
     """From wherever the session is to the end, with a checkpoint now and then."""
@@ -38,7 +43,8 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
         return _save(session, setup, run, progress, checkpoints, envs)
 
     try:
-        with asked_to_stop() as stop:
+        # One thread for NumPy's own products: their bits must not depend on the cores this process may use.
+        with asked_to_stop() as stop, threadpool_limits(1, "blas"):
             if config.checkpoint_every and checkpoints.newest is None:
                 save()
             saved = time.monotonic()
@@ -53,16 +59,16 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                     break
                 tick(session, setup, run, progress, checkpoints)
                 if config.checkpoint_every:
-                    with contextlib.suppress(OSError):  # the next checkpoint tries again, and says so if it cannot
-                        checkpoints.spill(session.buffer)
+                    checkpoints.spill(session.buffer)
                     if time.monotonic() - saved >= config.checkpoint_every:
                         save()
                         saved = time.monotonic()
-            if session.logged != session.step:
-                _log(session, setup, run, progress)
+            settle(session, setup, run)
             save_policy(run.directory, setup.agent, session.state, setup.problem)
             if config.checkpoint_every and not save():
                 raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
+            if session.logged != session.step:  # after the checkpoint: a longer run would not have this line
+                _log(session, setup, run, progress)
             run.log_timing(session.step, compilations=setup.compilations())
             run.finish()
             progress.done()
@@ -70,7 +76,7 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
         save()
         raise RunStopped(f"{error}; {checkpoints.how_to_go_on()} (--on-nan skip leaves such updates out)") from None
     except EnvironmentFailed as failed:
-        save(envs=False)
+        save(envs=failed.evaluating)
         cause = failed.__cause__
         assert cause is not None
         cause.add_note(f"neoteny: the environment raised this at step {session.step:,}; {checkpoints.how_to_go_on()}")
@@ -120,15 +126,15 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
         action = session.rng.uniform(low, high, (config.num_envs, len(low))).astype(np.float32)
     _, ticks_between = config.updates()
     if learning and session.ticks % ticks_between == 0 and len(session.buffer):
-        _dispatch_updates(session, setup)
+        _dispatch_updates(session, setup, run, progress)
     try:
         after, reward, terminated, truncated, info = session.envs.step(action)
     except Exception as error:
-        raise EnvironmentFailed from error
+        raise EnvironmentFailed(evaluating=False) from error
     next_obs = _true_next(after, terminated | truncated, info)
     session.ticks += 1
     session.step += config.num_envs
-    bad = ~(finite(next_obs) & np.isfinite(reward))
+    bad = ~(finite(next_obs) & finite(reward))
     if bad.any():
         session.obs = drop(session, setup, run, checkpoints, after, bad, terminated | truncated)
     else:
@@ -146,8 +152,8 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     progress.tick(session.step, logging)
 
 
-def _dispatch_updates(session: Session, setup: Setup) -> None:
-    """Start every update of this tick in one compiled call, each with a fresh batch."""
+def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
+    """Start every update of this tick in one compiled call, each with a fresh batch; then what is due after it."""
     config = setup.config
     count, _ = config.updates()
     size = config.agent.batch_size
@@ -156,9 +162,19 @@ def _dispatch_updates(session: Session, setup: Setup) -> None:
     weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
     pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
     session.state, report = setup.update(session.state, rows, weights, pixels)
-    session.updates += count
+    before, session.updates = session.updates, session.updates + count
     session.metrics = report.metrics
     session.pending = (batch, report)
+    every = config.plasticity.probe_every
+    if setup.probes is not None and (before == 0 or session.updates // every > before // every):
+        measured = setup.probes.measure(session, rows[:1], {name: value[:1] for name, value in pixels.items()})
+        run.log(session.step, updates=session.updates, **measured)
+        progress.measured(measured)
+    for index, (intervention, apply) in enumerate(setup.interventions):
+        if intervention.due(before, session.updates):
+            key = jax.random.fold_in(jax.random.key(config.seed), session.updates)
+            session.state = apply(session.state, rows, pixels, jax.random.fold_in(key, index))
+            run.log(session.step, updates=session.updates, intervention=intervention.name)
 
 
 def _true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
@@ -182,7 +198,11 @@ def _log(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
     run.log(session.step, frames=frames, updates=session.updates, skipped_updates=session.skipped, **values)
     session.logged = session.step
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    run.log_timing(session.step, steps_per_second=round(session.step / run.seconds, 2), peak_resident_mb=resident)
+    run.log_timing(
+        session.step,
+        steps_per_second=round((session.step - run.first_step) / run.seconds, 2),
+        peak_resident_mb=resident,
+    )
     progress.metrics(values)
 
 
@@ -207,11 +227,14 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
     except _Abandoned:
         return  # it is still due, and a resumed run begins with it
     except Exception as error:
-        raise EnvironmentFailed from error
+        raise EnvironmentFailed(evaluating=True) from error
     session.evaluated = session.step
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(float(np.mean(returns)))
-    save_policy(run.directory, agent, session.state, setup.problem)
+    try:
+        save_policy(run.directory, agent, session.state, setup.problem)
+    except OSError as error:
+        progress.say(f"The policy could not be saved at step {session.step:,} ({error.strerror}); the run goes on.")
 
 
 class _Abandoned(Exception):

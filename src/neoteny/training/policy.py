@@ -20,6 +20,7 @@ from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
+from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
 from neoteny.training.run import read_config
@@ -74,6 +75,7 @@ def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> 
         "action_low": None if problem.action_low is None else problem.action_low.tolist(),
         "action_high": None if problem.action_high is None else problem.action_high.tolist(),
         "total_timesteps": problem.total_timesteps,
+        "injected": injected(state, agent.networks),
     }
     write(folder / "problem.json", (json.dumps(facts) + "\n").encode())
     write(folder / "params.npz", params.getvalue())
@@ -102,9 +104,15 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     for name in ("action_low", "action_high"):
         bound = saved_problem[name]
         saved_problem[name] = None if bound is None else np.array(bound, np.float32)
+    was_injected = saved_problem.pop("injected", False)
     problem = Problem(**{**saved_problem, "obs_shape": tuple(saved_problem["obs_shape"])})
     agent = make_agent(config.agent, problem, network)
-    shapes = jax.eval_shape(lambda key: agent.policy_params(agent.init(key)), jax.random.key(0))
+
+    def params_of(key: jax.Array) -> Any:
+        state = agent.init(key)
+        return agent.policy_params(inject_all(state, agent.networks, {}, key) if was_injected else state)
+
+    shapes = jax.eval_shape(params_of, jax.random.key(0))
     with np.load(folder / "params.npz", allow_pickle=False) as saved:
         leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
     params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)

@@ -39,6 +39,11 @@ class Progress:
         shown = {name: value for name, value in values.items() if name in _NAMES and name not in not_yet}
         self._values.update({_NAMES[name]: value for name, value in shown.items()})
 
+    def measured(self, values: dict[str, float]) -> None:
+        """New measures of plasticity."""
+        for name, shown in (("grama_inactive", "inactive"), ("trainability", "trainability")):
+            self._values[shown] = values[f"probe/critics/{name}"]
+
     def tick(self, step: int, log: bool) -> None:
         """Show the present line: now and then in a terminal, at every log elsewhere."""
         now = time.perf_counter()

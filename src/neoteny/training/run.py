@@ -29,7 +29,7 @@ class Run:
         """Begin a run in a directory of its own."""
         if directory.is_file():
             raise UsageError(f"{directory} is a file: name a directory with --out")
-        if directory.exists() and any(directory.iterdir()):
+        if directory.exists() and any(path.name != "lock" for path in directory.iterdir()):
             raise UsageError(
                 f"{directory} already holds a run: go on with it by neoteny resume, or name another with --out"
             )
@@ -53,6 +53,7 @@ class Run:
         from tensorboardX import SummaryWriter
 
         self.directory = directory
+        self.first_step = (purge_step or 1) - 1
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
         self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._metrics = (directory / "metrics.jsonl").open("a")
@@ -118,7 +119,10 @@ def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     path = directory / "config.json"
     if not path.exists():
         raise UsageError(f"{directory} is not a run: it has no config.json")
-    facts = json.loads(path.read_text())
+    try:
+        facts = json.loads(path.read_text())
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
     return TrainConfig.from_json(facts["config"]), facts
 
 

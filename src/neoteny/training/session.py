@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from neoteny import snapshot
 from neoteny.agents.agent import Agent, Report
+from neoteny.interventions.registry import inject_all
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training.files import Damaged
@@ -55,6 +56,10 @@ class Session:
     """The step of the last line of metrics."""
     metrics: dict[str, Any] | None = None
     """Of the last updates."""
+    probe: dict[str, NDArray[Any]] | None = None
+    """A batch drawn evenly when learning began, on which plasticity is measured throughout."""
+    earlier: dict[str, NDArray[Any]] | None = None
+    """What each network said of it at the last measurement."""
     pending: tuple[Batch, Report] | None = None
     """Updates that may still be running: whether they were finite, and their errors, is yet to be read."""
 
@@ -76,14 +81,17 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
         "rng": session.rng.bit_generator.state,
         "counters": {name: getattr(session, name) for name in COUNTERS},
         "metrics": None if metrics is None else {name: np.array(value) for name, value in metrics.items()},
+        "probe": session.probe,
+        "earlier": session.earlier,
     }, reason
 
 
 def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
     """Become the session that `state` was taken from, but for its replay; whether its environments did, too."""
-    session.state = _filled(jax.eval_shape(agent.init, jax.random.key(0)), state["agent"])
+    session.state = _filled(_shapes(agent, state["agent"]), state["agent"])
     session.rng.bit_generator.state = state["rng"]
     session.metrics = state["metrics"]
+    session.probe, session.earlier = state["probe"], state["earlier"]
     for name, value in state["counters"].items():
         setattr(session, name, value)
     if state["envs"] is None:
@@ -95,6 +103,14 @@ def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
         except ValueError as error:
             raise Damaged(str(error)) from error
     return True
+
+
+def _shapes(agent: Agent, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
+    """The shapes of the agent's state, with plasticity injected if it was when the state was saved."""
+    key = jax.random.key(0)
+    if not any("['injected']" in name for name in saved["parameters"]):
+        return jax.eval_shape(agent.init, key)
+    return jax.eval_shape(lambda key: inject_all(agent.init(key), agent.networks, {}, key), key)
 
 
 def _is_key(leaf: Any) -> bool:

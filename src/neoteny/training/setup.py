@@ -15,12 +15,14 @@ from neoteny import envs
 from neoteny.agents.agent import Agent, Problem, Report
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
+from neoteny.interventions.registry import Intervention, make
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
 from neoteny.training.config import TrainConfig
 from neoteny.training.policy import problem_of
+from neoteny.training.probes import Probes
 from neoteny.training.session import Session
 
 
@@ -34,6 +36,9 @@ class Setup:
     act: Any
     update: Any
     evaluation: Any
+    interventions: tuple[tuple[Intervention, Any], ...]
+    """Each with its compiled function (state, rows, pixels, key) -> state."""
+    probes: Probes | None
     evaluation_envs: SyncVectorEnv | None
     facts: dict[str, Any]
     """What is recorded of its surroundings."""
@@ -65,13 +70,20 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         "horizon": horizon,
     }
     agent = make_agent(config.agent, problem, network)
+    unpack = _unpacking(buffer.layout)
+
+    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, Report]:
+        return agent.update(state, unpack(rows, pixels) | ({} if weights is None else {"weight": weights}))
+
     setup = Setup(
         config,
         agent,
         problem,
         jax.jit(agent.act),
-        jax.jit(_unpacking(agent, buffer.layout), donate_argnums=0),
+        jax.jit(update, donate_argnums=0),
         jax.jit(agent.policy),
+        _interventions(config, agent, unpack),
+        Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         _evaluation_envs(config, make_env),
         facts,
     )
@@ -90,21 +102,44 @@ def seeds(config: TrainConfig, *more: int) -> list[int | None]:
     return [int(s) for s in np.random.SeedSequence([config.seed, 0, *more]).generate_state(config.num_envs)]
 
 
-def _unpacking(agent: Agent, layout: Layout) -> Callable[..., tuple[Any, Report]]:
-    """The agent's update, of packed rows."""
+def _interventions(
+    config: TrainConfig, agent: Agent, unpack: Callable[..., dict[str, Any]]
+) -> tuple[tuple[Intervention, Any], ...]:
+    updates = int(max(0, config.total_timesteps - config.agent.learning_starts) * config.agent.utd)
+    found = []
+    for name in config.plasticity.intervention:
+        for label, network in agent.networks.items():
+            if not network.anatomy.hidden:
+                raise UsageError(f"--intervention {name} does not know the layers of the {label}'s own network")
+        made = make(name, config.plasticity.numbers(name, updates))
+        since = config.plasticity.reset_from
+        try:
+            if name == "reset" and since is not None:
+                [network.anatomy.since(since) for network in agent.networks.values()]
+        except ValueError as error:
+            raise UsageError(f"--reset-from: {error}") from error
 
-    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, Report]:
+        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any, made: Intervention = made) -> Any:
+            batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
+            return made.apply(state, agent.networks, batch, key)
+
+        found.append((made, jax.jit(apply)))
+    return tuple(found)
+
+
+def _unpacking(layout: Layout) -> Callable[..., dict[str, Any]]:
+    """What makes a batch's named fields of packed rows (updates, size, width), and its pixels."""
+
+    def unpack(rows: Any, pixels: dict[str, Any]) -> dict[str, Any]:
         count, size, width = rows.shape
         flat = rows.reshape(count * size, width)
         batch = {}
         for name in layout.fields:
             value = layout.unpack(flat, name)
             batch[name] = value.reshape(count, size, *value.shape[1:])
-        if weights is not None:
-            batch["weight"] = weights
-        return agent.update(state, {**batch, **pixels})
+        return {**batch, **pixels}
 
-    return update
+    return unpack
 
 
 def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayBuffer:

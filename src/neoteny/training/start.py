@@ -16,7 +16,7 @@ from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run, lock, read_config, versions, write_config
+from neoteny.training.run import Run, lock, read_config, read_metrics, versions, write_config
 from neoteny.training.session import Session, restore
 from neoteny.training.setup import Setup, seeds, set_up
 
@@ -59,22 +59,14 @@ def resume(
     allow_version_change: go on with other versions of the libraries than it began with. on_nan: instead of its own.
     """
     directory = Path(run)
-    config, facts = read_config(directory)
-    if steps is not None and steps < config.total_timesteps:
-        raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
-    done = (directory / "DONE").exists()
-    if done and (steps is None or steps == config.total_timesteps):
-        raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
-    began = facts["environment"]
-    if began["make_env"] and make_env is None:
-        raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
-    if began["network"] != (None if network is None else repr(network)):
-        raise UsageError(f"{directory} was trained with network={began['network']}, got {network!r}")
-    recorded = facts["config"]
-    config = dataclasses.replace(
-        config, total_timesteps=steps or config.total_timesteps, on_nan=on_nan or config.on_nan
-    )
+    read_config(directory)  # whether it is a run at all
     with lock(directory) as held:
+        config, facts = read_config(directory)
+        began, recorded = facts["environment"], facts["config"]
+        _check_can_go_on(directory, config, began, steps, make_env, network)
+        config = dataclasses.replace(
+            config, total_timesteps=steps or config.total_timesteps, on_nan=on_nan or config.on_nan
+        )
         limit_threads(config)
         changed = _changed_versions(facts)
         if changed and not allow_version_change:
@@ -83,27 +75,51 @@ def resume(
                 "install those, or pass --allow-version-change"
             )
         setup, session = set_up(config, make_env, network, began["horizon"])
+        progress = Progress(config, quiet)
         restored: list[bool] = []
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
             restored[:] = [restore(session, setup.agent, state)]
-            session.buffer.restore(state["replay"])
+            try:
+                session.buffer.restore(state["replay"])
+            except ValueError as error:
+                raise UsageError(f"{directory} cannot go on: {error}") from error
             for first, arrays in checkpoint.segments(directory, found):
                 session.buffer.put(first, arrays)
 
-        progress = Progress(config, quiet)
-        found, complaints = checkpoint.load(directory, use)
-        for complaint in complaints:
-            progress.say(f"{complaint}; going on from the one before")
-        reopened = Run.reopen(directory, config, found.step, found.log_position, held)
+        found = None
+        if checkpoint.manifests(directory) or read_metrics(directory):
+            found, complaints = checkpoint.load(directory, use)
+            for complaint in complaints:
+                progress.say(f"{complaint}; going on from the one before")
+        step, position = (found.step, found.log_position) if found else (0, 0)  # killed before its first checkpoint
+        reopened = Run.reopen(directory, config, step, position, held)
         write_config(directory, {**facts, "config": config.to_json()})
         checkpoints = Checkpoints(directory, found)
-        reopened.log_timing(found.step, life=reopened.lives, first_step=found.step, changed_versions=changed)
-        progress.say(f"Going on with {directory} at step {found.step:,} of {config.total_timesteps:,}.")
-        if not restored[0]:
+        reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
+        progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
+        if found and not restored[0]:
             _restart_episodes(session, setup, reopened, progress, checkpoints)
         return go_on(session, setup, reopened, progress, checkpoints)
+
+
+def _check_can_go_on(
+    directory: Path,
+    config: TrainConfig,
+    began: dict[str, Any],
+    steps: int | None,
+    make_env: envs.MakeEnv | None,
+    network: Any,
+) -> None:
+    if steps is not None and steps < config.total_timesteps:
+        raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
+    if (directory / "DONE").exists() and steps in (None, config.total_timesteps):
+        raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
+    if began["make_env"] and make_env is None:
+        raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
+    if began["network"] != (None if network is None else repr(network)):
+        raise UsageError(f"{directory} was trained with network={began['network']}, got {network!r}")
 
 
 def _restart_episodes(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> None:

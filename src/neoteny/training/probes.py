@@ -1,0 +1,200 @@
+"""Probes: every measure of plasticity, of each of an agent's networks, on the training batch and on a fixed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from neoteny.agents.agent import Agent, Network
+from neoteny.interventions.recycle import scores_by_activity, scores_by_gradient
+from neoteny.interventions.registry import losses_of
+from neoteny.plasticity.churn import policy_churn, value_churn
+from neoteny.plasticity.flax import collect, modules_of, ntk_gram
+from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_inactive_ratio
+from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
+from neoteny.plasticity.ntk import gram_metrics
+from neoteny.plasticity.rank import rank_metrics
+from neoteny.plasticity.trainability import loss_after, random_target
+from neoteny.training.session import Session
+
+Tree = Any
+SAMPLES = 128
+"""Transitions in a probe batch, at most."""
+TAU = 0.01
+"""At most this GraMa score is inactive, as for ReGraMa."""
+FIT_STEPS = 20
+FIT_LR = 1e-3
+
+
+class Probes:
+    """The compiled measurements of one agent."""
+
+    def __init__(self, agent: Agent, unpack: Callable[..., dict[str, Any]], seed: int) -> None:
+        self._networks = agent.networks
+        self._unpack = unpack
+        self._key = jax.random.fold_in(jax.random.key(seed), 3)
+        self._rng = np.random.default_rng([seed, 3])
+        self._passes = jax.jit(self._measure_on_device)
+        self._fit = jax.jit(self._fit_losses)
+        self._init = jax.jit(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
+        self._modules: dict[str, Any] = {}
+
+    def measure(self, session: Session, rows: NDArray[Any], pixels: dict[str, NDArray[Any]]) -> dict[str, float]:
+        """Every measure, by name: where/network/measure, where is `batch` or `probe`.
+
+        rows, pixels: the training batch, packed, with a leading axis of 1.
+        """
+        if session.probe is None:
+            session.probe = self._draw_probe(session)
+        probe = session.probe
+        batches = {
+            "batch": (rows[:, :SAMPLES], {name: value[:, :SAMPLES] for name, value in pixels.items()}),
+            "probe": (probe["rows"], {name: value for name, value in probe.items() if name != "rows"}),
+        }
+        found: dict[str, float] = {}
+        values: dict[str, NDArray[Any]] = {}
+        if not self._modules:
+            self._modules = self._find_modules(session.state, *batches["probe"])
+        for where, given in batches.items():
+            scalars, arrays = self._passes(session.state, *given, self._key)
+            found |= {f"{where}/{name}": float(value) for name, value in scalars.items()}
+            for name, network in self._networks.items():
+                found |= {f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()}
+                values[name] = np.array(arrays[name]["values"])
+        found |= self._fresh_share(session, batches["batch"], found)
+        found |= self._trainability(session, batches["probe"])
+        if session.earlier is not None:
+            for name, now in values.items():
+                churn = policy_churn if name == "actor" else value_churn
+                found[f"probe/{name}/churn"] = float(churn(now, session.earlier[name]))
+        session.earlier = values
+        return found
+
+    def _draw_probe(self, session: Session) -> dict[str, NDArray[Any]]:
+        positions = self._rng.integers(0, len(session.buffer), SAMPLES)
+        drawn = session.buffer.gather(positions)
+        return {"rows": drawn.rows[None], **{name: value[None] for name, value in drawn.pixels.items()}}
+
+    def _find_modules(self, state: Tree, rows: Any, pixels: Any) -> dict[str, Any]:
+        batch = self._batch(jnp.asarray(rows), pixels)
+        return {name: modules_of(partial(_forward, network, state, batch)) for name, network in self._networks.items()}
+
+    def _batch(self, rows: Array, pixels: dict[str, Array]) -> dict[str, Array]:
+        return {name: value[0] for name, value in self._unpack(rows, pixels).items()}
+
+    def _measure_on_device(
+        self, state: Tree, rows: Array, pixels: dict[str, Array], key: Array
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        batch = self._batch(rows, pixels)
+        scalars: dict[str, Array] = {}
+        arrays: dict[str, Any] = {}
+        for name, network in self._networks.items():
+            params = _trained(getattr(state, network.params))
+            passed = losses_of(state, network, batch, key)
+            count = len(passed.values)
+            gradients = jax.tree.map(lambda leaf, count=count: leaf / count, _trained(passed.gradients))
+            measures = {
+                "gradient_sparsity": gradient_sparsity(gradients),
+                "gradient_l1": l1_norm(gradients),
+                "gradient_l1_per_parameter": l1_per_parameter(gradients),
+                "gradient_l2": l2_norm(gradients),
+                "weight_norm": weight_norm(params),
+                **{
+                    f"effective_lr/{layer}": value
+                    for layer, value in effective_learning_rate(gradients, params).items()
+                },
+            }
+            if network.anatomy.hidden:
+                scores = scores_by_gradient(passed.layers, network.anatomy)
+                activity = list(scores_by_activity(passed.layers, network.anatomy).values())
+                measures["grama_inactive"] = grama_inactive_ratio(list(scores.values()), TAU)
+                measures["dormant_0.1"] = dormant_ratio(activity, 0.1)
+                measures["dormant_0.025"] = dormant_ratio(activity, 0.025)
+            scalars |= {f"{name}/{key}": value for key, value in measures.items()}
+            arrays[name] = self._of_values(network, state, batch)
+        return scalars, arrays
+
+    def _of_values(self, network: Network, state: Tree, batch: dict[str, Array]) -> dict[str, Any]:
+        """What the kernel needs, of Q1 at the stored action or a fixed projection of the mean action."""
+
+        def project(outputs: Tree) -> Array:
+            values = network.value(outputs, batch)
+            return values[:, 0] if network.params != "actor" else values @ _direction(values.shape[-1])
+
+        params = getattr(state, network.params)
+        passed = collect(params, lambda p: network.forward(p, state, batch), project)
+        values = network.value(network.forward(params, state, batch), batch)
+        features = passed.layers[network.anatomy.heads[0]].inputs
+        layers = {"/".join(path): layer for path, layer in passed.layers.items()}
+        return {"layers": layers, "features": features, "values": values}
+
+    def _on_host(self, name: str, network: Network, arrays: dict[str, Any]) -> dict[str, float]:
+        """Ranks of features and kernel, in float64."""
+        found = arrays[name]
+        features = np.asarray(found["features"], np.float64)
+        layers = {tuple(path.split("/")): parts for path, parts in found["layers"].items()}
+        gram = ntk_gram(layers, self._modules[name])
+        return {
+            **{key: float(value) for key, value in rank_metrics(features)._asdict().items()},
+            **{f"ntk_{key}": float(value) for key, value in gram_metrics(gram)._asdict().items()},
+        }
+
+    def _fresh_share(self, session: Session, given: Any, found: dict[str, float]) -> dict[str, float]:
+        """Norm of the newest transitions' gradient x their share of a batch, over that of a batch; SWD, Theorem 3."""
+        count = given[0].shape[1]
+        positions = np.arange(count) % len(session.buffer)
+        newest = session.buffer.gather(positions)
+        share = float(session.buffer.law()[: positions.max() + 1].sum())
+        pixels = {name: value[None] for name, value in newest.pixels.items()}
+        fresh, _ = self._passes(session.state, newest.rows[None], pixels, self._key)
+        return {
+            f"batch/{name}/fresh_gradient_share": share
+            * float(fresh[f"{name}/gradient_l2"])
+            / max(found[f"batch/{name}/gradient_l2"], 1e-30)
+            for name in self._networks
+        }
+
+    def _fit_losses(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, Array]:
+        """The loss left after fitting a random target, from these weights of each network."""
+        batch = self._batch(*given)
+        left = {}
+        for name, network in self._networks.items():
+
+            def values(params: Tree, network: Network = network) -> Array:
+                return network.value(network.forward(params, state, batch), batch)
+
+            target = random_target(values(network.init(self._key)))
+            left[name] = loss_after(params[name], values, target, FIT_STEPS, FIT_LR)
+        return left
+
+    def _trainability(self, session: Session, given: Any) -> dict[str, float]:
+        """The loss left from the present weights, over that from new ones."""
+        key = jax.random.fold_in(self._key, 1)
+        present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
+        now = self._fit(present, session.state, given)
+        fresh = self._fit(self._init(key), session.state, given)
+        return {f"probe/{name}/trainability": float(now[name]) / float(fresh[name]) for name in self._networks}
+
+
+def _forward(network: Network, state: Tree, batch: dict[str, Array]) -> Tree:
+    return network.forward(getattr(state, network.params), state, batch)
+
+
+def _trained(params: Tree) -> Tree:
+    """Parameters or gradients without what an injection has frozen."""
+    if "injected" not in params:
+        return params
+    return {"params": params["params"], "injected": params["injected"]["trained"]}
+
+
+def _direction(size: int) -> NDArray[np.float32]:
+    """A fixed random unit vector."""
+    drawn = np.random.default_rng(size).normal(size=size)
+    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
