@@ -152,6 +152,24 @@ def inspect(argv: list[str]) -> int:
     return 0
 
 
+def diagnose(argv: list[str]) -> int:
+    """say in words whether a run lost its plasticity, by which measure and from which step"""
+    parser = argparse.ArgumentParser(prog="neoteny diagnose", description=diagnose.__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs")
+    parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
+    options = parser.parse_args(argv)
+    from neoteny.training.diagnose import describe, draw, findings
+
+    for run in options.runs:
+        print(describe(run, findings(run)), end="\n\n")
+    try:
+        draw(options.runs, options.picture)
+    except ImportError as error:
+        raise missing_extra("the picture", "report", error) from error
+    print(f"Wrote {options.picture}")
+    return 0
+
+
 def demo(argv: list[str]) -> int:
     """watch TD3 with uniform and age-weighted replay in a world that changes: two minutes, and a picture"""
     from neoteny.demo.drift import main as run_demo
@@ -187,6 +205,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "resume": resume,
     "evaluate": evaluate,
     "inspect": inspect,
+    "diagnose": diagnose,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
 }

@@ -113,9 +113,8 @@ def ntk_gram(layers: dict[Path, Layer], modules: dict[Path, nn.Module]) -> Any:
                 total = total + layer_norm_gram(_normalised(inputs, module), deltas)
             case nn.Conv():
                 assert isinstance(module.padding, str)
-                total = total + conv_gram(
-                    inputs, deltas, module.kernel_size, module.strides or (1, 1), module.padding, module.use_bias
-                )
+                strides: Any = module.strides if isinstance(module.strides, tuple) else (module.strides or 1,) * 2
+                total = total + conv_gram(inputs, deltas, module.kernel_size, strides, module.padding, module.use_bias)
     return total
 
 

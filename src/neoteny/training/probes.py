@@ -21,7 +21,7 @@ from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_i
 from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
 from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
-from neoteny.plasticity.trainability import loss_after, random_target
+from neoteny.plasticity.trainability import loss_after, random_task
 from neoteny.training.session import Session
 
 Tree = Any
@@ -170,8 +170,8 @@ class Probes:
             def values(params: Tree, network: Network = network) -> Array:
                 return network.value(network.forward(params, state, batch), batch)
 
-            target = random_target(values(network.init(self._key)))
-            left[name] = loss_after(params[name], values, target, FIT_STEPS, FIT_LR)
+            task = random_task(values(network.init(self._key)))
+            left[name] = loss_after(params[name], values, task, FIT_STEPS, FIT_LR)
         return left
 
     def _trainability(self, session: Session, given: Any) -> dict[str, float]:
