@@ -198,6 +198,13 @@ def bench_checkpoint(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_probes(argv: list[str]) -> int:
+    """what measuring plasticity adds to training time"""
+    from neoteny.bench.probes import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -208,6 +215,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "diagnose": diagnose,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
+    "bench probes": bench_probes,
 }
 
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "agents": {"errors", "networks"},
     "training": {"errors", "replay", "envs", "snapshot", "agents", "plasticity", "interventions"},
     "testing": {"replay"},
-    "bench": {"replay", "training", "cli"},
+    "bench": {"replay", "agents", "training", "cli"},
     "demo": {"errors", "replay", "agents", "training"},
     "cli": {"errors", "agents", "training", "demo", "bench"},
 }

@@ -224,9 +224,16 @@ def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: A
     )
     monkeypatch.syspath_prepend(tmp_path)
     replay = ReplayConfig("theirs:Theirs", decay_steps=50, capacity=1_000)
+    config = tiny(replay=replay, plasticity=PlasticityConfig(probe_every=100))
     run = neoteny.train(
-        tiny(replay=replay), out=tmp_path / "run", make_env=lambda: gym.make("Pendulum-v1"), network=Trunk(), quiet=True
+        config, out=tmp_path / "run", make_env=lambda: gym.make("Pendulum-v1"), network=Trunk(), quiet=True
     )
+    measured = [line for line in read_metrics(run) if "probe/critics/trainability" in line]
+    assert len(measured) == 3
+    assert "probe/critics/grama_inactive" not in measured[0]  # which units it has is not known
+    redo = tiny(plasticity=PlasticityConfig(probe_every=0, intervention=("redo",)))
+    with pytest.raises(UsageError, match="--intervention redo does not know the layers of the actor's own network"):
+        neoteny.train(redo, out=tmp_path / "redo", network=Trunk(), quiet=True)
     policy = neoteny.load_policy(run, network=Trunk())
     assert policy(np.zeros(3)).shape == (1,)
     with pytest.raises(UsageError, match="was trained with network=Trunk"):

@@ -176,11 +176,12 @@ class Probes:
 
     def _trainability(self, session: Session, given: Any) -> dict[str, float]:
         """The loss left from the present weights, over that from new ones."""
-        key = jax.random.fold_in(self._key, 1)
+        if session.new_fit is None:
+            fresh = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
+            session.new_fit = {name: float(left) for name, left in fresh.items()}
         present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
         now = self._fit(present, session.state, given)
-        fresh = self._fit(self._init(key), session.state, given)
-        return {f"probe/{name}/trainability": float(now[name]) / float(fresh[name]) for name in self._networks}
+        return {f"probe/{name}/trainability": float(left) / session.new_fit[name] for name, left in now.items()}
 
 
 def _forward(network: Network, state: Tree, batch: dict[str, Array]) -> Tree:

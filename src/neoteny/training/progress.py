@@ -42,7 +42,8 @@ class Progress:
     def measured(self, values: dict[str, float]) -> None:
         """New measures of plasticity."""
         for name, shown in (("grama_inactive", "inactive"), ("trainability", "trainability")):
-            self._values[shown] = values[f"probe/critics/{name}"]
+            if f"probe/critics/{name}" in values:  # of a network of the user's own, units are not known
+                self._values[shown] = values[f"probe/critics/{name}"]
 
     def tick(self, step: int, log: bool) -> None:
         """Show the present line: now and then in a terminal, at every log elsewhere."""

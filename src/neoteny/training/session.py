@@ -60,6 +60,8 @@ class Session:
     """A batch drawn evenly when learning began, on which plasticity is measured throughout."""
     earlier: dict[str, NDArray[Any]] | None = None
     """What each network said of it at the last measurement."""
+    new_fit: dict[str, float] | None = None
+    """The loss that a new network of each kind is left with on it, to compare trainability with."""
     pending: tuple[Batch, Report] | None = None
     """Updates that may still be running: whether they were finite, and their errors, is yet to be read."""
 
@@ -83,6 +85,7 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
         "metrics": None if metrics is None else {name: np.array(value) for name, value in metrics.items()},
         "probe": session.probe,
         "earlier": session.earlier,
+        "new_fit": session.new_fit,
     }, reason
 
 
@@ -91,7 +94,7 @@ def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
     session.state = _filled(_shapes(agent, state["agent"]), state["agent"])
     session.rng.bit_generator.state = state["rng"]
     session.metrics = state["metrics"]
-    session.probe, session.earlier = state["probe"], state["earlier"]
+    session.probe, session.earlier, session.new_fit = state["probe"], state["earlier"], state["new_fit"]
     for name, value in state["counters"].items():
         setattr(session, name, value)
     if state["envs"] is None:
