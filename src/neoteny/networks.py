@@ -160,7 +160,9 @@ class ActionValues(nn.Module):
 
 
 def locate(params: Any, path: Path) -> Path:
-    """Where in `params` a layer is: after an injection what is trained of the tail lies apart."""
+    """Where a layer is in Flax's parameters or a plain tree: after an injection the trained tail lies apart."""
+    if "params" not in params:
+        return path
     node: Any = params.get("injected", {}).get("trained", {})
     for name in path:
         if not isinstance(node, dict) or name not in node:

@@ -20,7 +20,11 @@ from neoteny.errors import UsageError
 from neoteny.interventions.formulas import shrink_perturb
 from neoteny.interventions.recycle import recycle, scores_by_activity
 from neoteny.interventions.registry import losses_of, make
-from neoteny.interventions.surgery import at
+from neoteny.interventions.surgery import at, cleared
+from neoteny.networks import Hidden
+from neoteny.plasticity.neurons import dormant_ratio
+from neoteny.plasticity.trainability import loss_after, random_task
+from neoteny.plasticity.verdict import RULES, judge
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_metrics
@@ -145,7 +149,7 @@ def test_a_flattened_channel_has_a_row_for_every_position() -> None:
     }
     scores[("trunk", "conv_2")] = scores[("trunk", "conv_2")].at[5].set(0.0)
     fresh = network.init(jax.random.key(9))
-    new, changed = recycle(params, fresh, scores, 0.01, network.anatomy)
+    new, changed = recycle(params, fresh, scores, 0.01, network.anatomy.hidden)
     kernel = np.asarray(new["params"]["trunk"]["layer_0"]["dense"]["kernel"])
     zero = np.flatnonzero((kernel == 0).all(axis=1))
     np.testing.assert_array_equal(zero, 5 + 64 * np.arange(49))  # 7 x 7 positions, channels last
@@ -233,6 +237,29 @@ def test_shrink_perturb_by_hand() -> None:
     assert float(new["params"]["dense"]["bias"][0]) == 3.0
     assert float(new["params"]["norm"]["scale"][0]) == 3.0
     assert not changed["params"]["norm"]["scale"].any()
+
+
+def test_recycling_a_plain_tree_by_hand() -> None:
+    """Two layers of a user's own: unit 1 of the first is recycled."""
+    params = {
+        "one": {"kernel": jnp.array([[1.0, 2.0]]), "bias": jnp.array([3.0, 4.0])},
+        "two": {"kernel": jnp.array([[5.0], [6.0]])},
+    }
+    fresh = {
+        "one": {"kernel": jnp.array([[7.0, 8.0]]), "bias": jnp.array([9.0, 10.0])},
+        "two": {"kernel": jnp.array([[0.5], [0.5]])},
+    }
+    hidden = [Hidden(("one",), (("two",),))]
+    new, changed = recycle(params, fresh, {("one",): jnp.array([1.0, 0.0])}, 0.1, hidden)
+    assert new["one"]["kernel"].tolist() == [[1.0, 8.0]]
+    assert new["one"]["bias"].tolist() == [3.0, 10.0]
+    assert new["two"]["kernel"].tolist() == [[5.0], [0.0]]
+    assert changed["two"]["kernel"].tolist() == [[False], [True]]
+    adam = optax.adam(1e-3)
+    opt = adam.update(params, adam.init(params))[1]
+    after = cleared(opt, changed)
+    assert after[0].mu["one"]["bias"].tolist() == pytest.approx([0.3, 0.0])
+    assert after[0].mu["two"]["kernel"].tolist() == [[0.5], [0.0]]
 
 
 def test_reset_from_a_layer_spares_what_is_before() -> None:
@@ -364,9 +391,6 @@ def make_dormant(params: Any, network: Network, how: str, seed: int) -> Any:
 @pytest.mark.parametrize("intervention", ["redo", "regrama", "reset"])
 def test_a_dormant_network_recovers_and_a_control_does_not(how: str, intervention: str) -> None:
     """Over 5 seeds, by the loss left after fitting a new target, over that of a new network."""
-    from neoteny.plasticity.neurons import dormant_ratio
-    from neoteny.plasticity.trainability import loss_after, random_task
-
     agent = make_agent(
         TD3Config((64, 64)), Problem((5,), False, 2, -np.ones(2, np.float32), np.ones(2, np.float32), 100)
     )
@@ -387,12 +411,21 @@ def test_a_dormant_network_recovers_and_a_control_does_not(how: str, interventio
         dormant = make_dormant(state.critics, network, how, seed)
         state = state.__class__(**{**state.__dict__, "critics": dormant})
         passed = losses_of(state, network, batch, jax.random.key(0)).layers
-        ratio = float(dormant_ratio(list(scores_by_activity(passed, network.anatomy).values()), 0.025))
+        ratio = float(dormant_ratio(list(scores_by_activity(passed, network.anatomy.hidden).values()), 0.025))
         assert ratio > (0.7 if how == "shifted" else 0.4)
         control = trainability(state, dormant, seed)
         mended = make(intervention, numbers).apply(state, agent.networks, batch, jax.random.key(seed))
         after = trainability(mended, mended.critics, seed)
         print(f"{how} {intervention} seed {seed}: healthy {healthy:.2f}, dormant {control:.2f}, after {after:.2f}")
+        for measure, well, ill in (("trainability", healthy, control), ("dormant_0.1", 0.1, ratio)):
+            rule = next(rule for rule in RULES if rule.measure == measure)
+            fine, lost = judge(rule, [1, 2, 3, 4], [well] * 4), judge(rule, [1, 2, 3, 4], [well, well, ill, ill])
+            assert fine is not None
+            assert not fine.lost
+            if measure == "trainability" or how == "shifted":
+                assert lost is not None
+                assert lost.lost
+                assert lost.since == 3
         assert 0.5 < healthy < 2
         assert control > 2 * healthy
         assert after < control / 2

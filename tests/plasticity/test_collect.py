@@ -61,8 +61,8 @@ def test_scores_equal_a_straightforward_computation(name: str, which: str) -> No
 
     each = jax.vmap(jax.grad(one), in_axes=(None, 0))(params, batch)
     passed = collect(params, lambda p: network.forward(p, state, batch), lambda outputs: loss_of(outputs, batch))
-    found = scores_by_gradient(passed.layers, network.anatomy)
-    activity = scores_by_activity(passed.layers, network.anatomy)
+    found = scores_by_gradient(passed.layers, network.anatomy.hidden)
+    activity = scores_by_activity(passed.layers, network.anatomy.hidden)
     for layer in network.anatomy.hidden:
         size = np.abs(np.asarray(at(each["params"], layer.incoming)["bias"], np.float64)).mean(axis=0)
         expected = size / size.mean() if size.mean() > 0 else np.ones_like(size)
@@ -146,5 +146,5 @@ def test_a_network_of_only_zeros_is_not_called_healthy() -> None:
     network, state, params, batch = parts("td3", "critics")
     dead = jax.tree.map(jnp.zeros_like, params)
     passed = collect(dead, lambda p: network.forward(p, state, batch), lambda o: network.value(o, batch)[:, 0])
-    activity = scores_by_activity(passed.layers, network.anatomy)
+    activity = scores_by_activity(passed.layers, network.anatomy.hidden)
     assert all((np.asarray(score) == 0).all() for score in activity.values())

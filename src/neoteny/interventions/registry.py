@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from neoteny.agents.agent import Network
 from neoteny.interventions.formulas import inject, inject_moments, reset, shrink_perturb
 from neoteny.interventions.recycle import recycle, scores_by_activity, scores_by_gradient
 from neoteny.interventions.surgery import cleared
-from neoteny.networks import Anatomy, Path
+from neoteny.networks import Hidden, Path
 from neoteny.plasticity.flax import collect
 
 Tree = Any
@@ -83,15 +83,15 @@ def _recycling(name: str, tau: float) -> Any:
         for network, own_key in zip(networks.values(), jax.random.split(key, len(networks)), strict=True):
             loss_key, fresh_key = jax.random.split(own_key)
             layers = losses_of(began, network, batch, loss_key).layers
-            change = _recycling_by(score(layers, network.anatomy), tau, network.anatomy)
+            change = _recycling_by(score(layers, network.anatomy.hidden), tau, network.anatomy.hidden)
             state = _changed(state, network, change, fresh_key)
         return state
 
     return apply
 
 
-def _recycling_by(scores: dict[Path, Array], tau: float, anatomy: Anatomy) -> Change:
-    return lambda params, fresh: recycle(params, fresh, scores, tau, anatomy)
+def _recycling_by(scores: dict[Path, Array], tau: float, hidden: Sequence[Hidden]) -> Change:
+    return lambda params, fresh: recycle(params, fresh, scores, tau, hidden)
 
 
 def losses_of(state: Tree, network: Network, batch: dict[str, Array], key: Array) -> Any:

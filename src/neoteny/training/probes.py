@@ -112,8 +112,8 @@ class Probes:
                 },
             }
             if network.anatomy.hidden:
-                scores = scores_by_gradient(passed.layers, network.anatomy)
-                activity = list(scores_by_activity(passed.layers, network.anatomy).values())
+                scores = scores_by_gradient(passed.layers, network.anatomy.hidden)
+                activity = list(scores_by_activity(passed.layers, network.anatomy.hidden).values())
                 measures["grama_inactive"] = grama_inactive_ratio(list(scores.values()), TAU)
                 measures["dormant_0.1"] = dormant_ratio(activity, 0.1)
                 measures["dormant_0.025"] = dormant_ratio(activity, 0.025)
