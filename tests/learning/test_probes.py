@@ -12,8 +12,8 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
-from neoteny.training import loop
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.training import setup
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from probes import Aim, Endless, Pixels, TwoSteps
 
 GAMMA = 0.8
@@ -37,14 +37,15 @@ def learn(
 ) -> tuple[Any, Path]:
     """Train, and return the last state with the run."""
     sessions = []
-    plain = loop.Session
+    plain = setup.Session
 
     def remembered(*args: Any, **kwargs: Any) -> Any:
         sessions.append(plain(*args, **kwargs))
         return sessions[-1]
 
-    monkeypatch.setattr(loop, "Session", remembered)
-    config = TrainConfig("probe", agent, total_timesteps=steps, eval_every=0, **options)
+    monkeypatch.setattr(setup, "Session", remembered)
+    unmeasured = PlasticityConfig(probe_every=0)
+    config = TrainConfig("probe", agent, plasticity=unmeasured, total_timesteps=steps, eval_every=0, **options)
     run = neoteny.train(config, out=tmp_path / "run", make_env=make_env, quiet=True)
     return sessions[0].state, run
 
