@@ -89,7 +89,12 @@ def test_atari_evaluation_plays_whole_games() -> None:
         _, _, terminated, truncated, info = made.step(rng.choice([0, 2, 3], 1))
         ended = bool(terminated[0] or truncated[0])
     assert "episode" in info["final_info"]
-    assert made.envs[0].unwrapped.ale.getFloat("repeat_action_probability") == 0.25  # type: ignore[attr-defined]
+    preprocessing = made.envs[0]
+    while not isinstance(preprocessing, gym.wrappers.AtariPreprocessing):
+        preprocessing = preprocessing.env  # type: ignore[attr-defined]
+    sticky = preprocessing.env  # below the skipping of frames: each frame's action may stick, as ALE's own do
+    assert isinstance(sticky, gym.wrappers.StickyAction)
+    assert sticky.repeat_action_probability == 0.25
 
 
 class Odd(gym.Env):

@@ -69,7 +69,7 @@ def test_sac_solves_pendulum(tmp_path: Path) -> None:
         "--eval-every",
         "1_000",
     ]
-    assert max(evaluations(train(tmp_path / "run", *words, *small))[-3:]) > -200
+    assert max(evaluations(train(tmp_path / "run", *words, *small))[-3:]) > -250  # at random: -1,200
 
 
 @pytest.mark.slow
