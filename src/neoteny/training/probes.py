@@ -69,7 +69,8 @@ class Probes:
                 found |= {f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()}
                 values[name] = np.array(arrays[name]["values"])
         found |= self._fresh_share(session, batches["batch"], found)
-        found |= self._trainability(session, batches["probe"])
+        if not pixels:  # convolutions are trained too slowly inside a scan on the CPU
+            found |= self._trainability(session, batches["probe"])
         if session.earlier is not None:
             for name, now in values.items():
                 churn = policy_churn if name == "actor" else value_churn
