@@ -90,13 +90,14 @@ def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
     from neoteny.agents.configs import TD3Config
-    from neoteny.training.config import ReplayConfig, TrainConfig
+    from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
     from neoteny.training.start import train
 
     config = TrainConfig(
         f"Pendulum-v1, gravity changed every {PERIOD} steps",
         TD3Config(widths=(64, 64), actor_lr=1e-3, learning_starts=1_000),
         ReplayConfig(replay, decay_steps=None if replay == "uniform" else steps / 10),
+        PlasticityConfig(probe_every=0),
         total_timesteps=steps,
         seed=seed,
         eval_every=0,
