@@ -35,14 +35,15 @@ def words(agent: str, replay: str) -> list[str]:
 
 
 def start(*arguments: str, cores: set[int] | None = None) -> subprocess.Popen[str]:
-    pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
-    return subprocess.Popen(
-        [sys.executable, "-m", "neoteny", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=pin,
-    )
+    """Neoteny in a process of its own, pinned as the thread that starts it."""
+    usual = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores or usual)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "neoteny", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        os.sched_setaffinity(0, usual)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
