@@ -23,8 +23,9 @@ MAY_IMPORT = {
     "interventions": {"networks", "agents", "plasticity"},
     "agents": {"errors", "networks"},
     "training": {"errors", "replay", "envs", "snapshot", "agents", "plasticity", "interventions"},
+    "integrations": {"errors", "replay", "plasticity", "interventions"},
     "testing": {"replay"},
-    "bench": {"replay", "agents", "training", "cli"},
+    "bench": {"replay", "agents", "training", "integrations", "cli"},
     "demo": {"errors", "replay", "agents", "training"},
     "cli": {"errors", "agents", "training", "demo", "bench"},
 }

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from neoteny.agents.agent import Agent, Network
 from neoteny.interventions.recycle import scores_by_activity, scores_by_gradient
 from neoteny.interventions.registry import losses_of
+from neoteny.plasticity import trainability
 from neoteny.plasticity.churn import policy_churn, value_churn
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
 from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_inactive_ratio
 from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
 from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
-from neoteny.plasticity.trainability import loss_after, random_task
 from neoteny.training.session import Session
 
 Tree = Any
@@ -31,6 +31,8 @@ TAU = 0.01
 """At most this GraMa score is inactive, as for ReGraMa."""
 FIT_STEPS = 20
 FIT_LR = 1e-3
+FIT_PIXELS = 32
+"""Stacks of frames that are fitted: convolutions are slow on a CPU."""
 
 
 class Probes:
@@ -42,7 +44,8 @@ class Probes:
         self._key = jax.random.fold_in(jax.random.key(seed), 3)
         self._rng = np.random.default_rng([seed, 3])
         self._passes = jax.jit(self._measure_on_device)
-        self._fit = jax.jit(self._fit_losses)
+        self._begin = jax.jit(self._begin_fits)
+        self._advance = jax.jit(self._advance_fits)
         self._init = jax.jit(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
         self._modules: dict[str, Any] = {}
 
@@ -69,8 +72,7 @@ class Probes:
                 found |= {f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()}
                 values[name] = np.array(arrays[name]["values"])
         found |= self._fresh_share(session, batches["batch"], found)
-        if not pixels:  # convolutions are trained too slowly inside a scan on the CPU
-            found |= self._trainability(session, batches["probe"])
+        found |= self._trainability(session, batches["probe"])
         if session.earlier is not None:
             for name, now in values.items():
                 churn = policy_churn if name == "actor" else value_churn
@@ -162,27 +164,45 @@ class Probes:
             for name in self._networks
         }
 
-    def _fit_losses(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, Array]:
-        """The loss left after fitting a random target, from these weights of each network."""
+    def _values(self, state: Tree, given: Any) -> dict[str, Callable[[Tree], Array]]:
+        """The values of each network, as functions of its parameters."""
         batch = self._batch(*given)
-        left = {}
-        for name, network in self._networks.items():
 
-            def values(params: Tree, network: Network = network) -> Array:
-                return network.value(network.forward(params, state, batch), batch)
+        def values(network: Network, params: Tree) -> Array:
+            return network.value(network.forward(params, state, batch), batch)
 
-            task = random_task(values(network.init(self._key)))
-            left[name] = loss_after(params[name], values, task, FIT_STEPS, FIT_LR)
-        return left
+        return {name: partial(values, network) for name, network in self._networks.items()}
+
+    def _begin_fits(
+        self, params: dict[str, Tree], state: Tree, given: Any
+    ) -> tuple[dict[str, trainability.Fit], dict[str, trainability.Task]]:
+        values = self._values(state, given)
+        fits = {name: trainability.begin(params[name], values[name], FIT_LR) for name in params}
+        new = {name: values[name](network.init(self._key)) for name, network in self._networks.items()}
+        return fits, {name: trainability.random_task(outputs) for name, outputs in new.items()}
+
+    def _advance_fits(
+        self, fits: dict[str, trainability.Fit], tasks: dict[str, trainability.Task], state: Tree, given: Any
+    ) -> dict[str, trainability.Fit]:
+        values = self._values(state, given)
+        return {name: trainability.advance(fit, values[name], tasks[name], FIT_LR) for name, fit in fits.items()}
+
+    def _fit(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, float]:
+        """The loss left after fitting a random target, from these weights of each network."""
+        fits, tasks = self._begin(params, state, given)
+        for _ in range(FIT_STEPS):
+            fits = self._advance(fits, tasks, state, given)
+        return {name: float(fit.least) for name, fit in fits.items()}
 
     def _trainability(self, session: Session, given: Any) -> dict[str, float]:
         """The loss left from the present weights, over that from new ones."""
+        if given[1]:
+            given = (given[0][:, :FIT_PIXELS], {name: value[:, :FIT_PIXELS] for name, value in given[1].items()})
         if session.new_fit is None:
-            fresh = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
-            session.new_fit = {name: float(left) for name, left in fresh.items()}
+            session.new_fit = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
         present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
         now = self._fit(present, session.state, given)
-        return {f"probe/{name}/trainability": float(left) / session.new_fit[name] for name, left in now.items()}
+        return {f"probe/{name}/trainability": left / session.new_fit[name] for name, left in now.items()}
 
 
 def _forward(network: Network, state: Tree, batch: dict[str, Array]) -> Tree:
