@@ -1,0 +1,18 @@
+"""Stable-Baselines3 and SBX: age-weighted replay buffers, and callbacks that measure and restore plasticity."""
+
+from neoteny.integrations.sb3.buffers import (
+    AgeWeightedDictReplayBuffer,
+    AgeWeightedNStepReplayBuffer,
+    AgeWeightedReplayBuffer,
+)
+from neoteny.integrations.sb3.callbacks import PlasticityCallback, ReDoCallback, ResetCallback, ShrinkPerturbCallback
+
+__all__ = [
+    "AgeWeightedDictReplayBuffer",
+    "AgeWeightedNStepReplayBuffer",
+    "AgeWeightedReplayBuffer",
+    "PlasticityCallback",
+    "ReDoCallback",
+    "ResetCallback",
+    "ShrinkPerturbCallback",
+]

@@ -1,0 +1,173 @@
+"""Callbacks for SB3 and SBX: measure plasticity while an agent trains, and restore it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+
+from neoteny.integrations.sb3.buffers import AgeWeightedReplayBuffer
+from neoteny.integrations.sb3.passes import Pass, hidden_of, passes
+from neoteny.interventions.torch import Masks, forget, fresh, recycle, reset, shrink_perturb
+from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
+from neoteny.plasticity.norms import l2_norm
+
+
+class PlasticityCallback(BaseCallback):
+    """Logs how able to learn an agent's networks are: ``model.learn(100_000, callback=PlasticityCallback())``.
+
+    Every `probe_freq` calls of the environment, once learning has begun, for each network, to SB3's own logger:
+    ``plasticity/NETWORK/`` grama_inactive (share of hidden units with a GraMa score <= 0.01), dormant (dormancy score
+    <= 0.1), gradient_l2, and fresh_gradient_share (the newest transitions' gradient times their share of a batch, over
+    the batch's). SB3's SAC, TD3, DDPG and DQN in torch, without JAX; SBX's by Flax. Nothing is drawn from the
+    generators of training: the run is the same as without it.
+    """
+
+    def __init__(self, probe_freq: int = 1_000, samples: int = 256) -> None:
+        super().__init__()
+        if probe_freq < 1 or samples < 1:
+            raise ValueError(f"probe_freq and samples must be >= 1, got {probe_freq} and {samples}")
+        self.probe_freq, self.samples = probe_freq, samples
+
+    def _on_step(self) -> bool:
+        if self.n_calls % self.probe_freq == 0 and self.model._n_updates > 0:
+            for name, value in self.measure().items():
+                self.logger.record(f"plasticity/{name}", value)
+        return True
+
+    def measure(self) -> dict[str, float]:
+        """Every measure now, by network and name."""
+        buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
+        rng = np.random.default_rng(self.n_calls)
+        steps = min(-(-self.samples // buffer.n_envs), buffer.size())
+        newest = np.resize((buffer.pos - 1 - np.arange(steps)) % buffer.buffer_size, self.samples)
+        ages = isinstance(buffer, AgeWeightedReplayBuffer)
+        drawn = buffer.slots(rng, self.samples) if ages else rng.integers(0, buffer.size(), self.samples)
+        share = buffer.share_of_newest(steps) if ages else steps / buffer.size()
+        mixed, fresh_alone = (self._passes(buffer, slots) for slots in (drawn, newest))
+        found: dict[str, float] = {}
+        for network, passed in mixed.items():
+            fresh_norm, norm = (float(l2_norm(one.gradients)) for one in (fresh_alone[network], passed))
+            found |= {f"{network}/{name}": value for name, value in _of_units(passed).items()}
+            found[f"{network}/gradient_l2"] = norm
+            found[f"{network}/fresh_gradient_share"] = share * fresh_norm / max(norm, 1e-30)
+        return found
+
+    def _passes(self, buffer: ReplayBuffer, slots: Any) -> dict[str, Pass]:
+        state = np.random.get_state()  # noqa: NPY002 - which environment's transition of a slot SB3 draws from this
+        batch = buffer._get_samples(slots, env=self.model.get_vec_normalize_env())
+        np.random.set_state(state)  # noqa: NPY002
+        if is_sbx(self.model):
+            from neoteny.integrations.sb3.sbx import passes as flax_passes
+
+            return flax_passes(self.model, batch, self.n_calls)
+        return passes(self.model, batch, self.n_calls)
+
+
+def _of_units(passed: Pass) -> dict[str, float]:
+    if not passed.deltas:  # a policy without hidden layers
+        return {}
+    return {
+        "grama_inactive": float(grama_inactive_ratio([grama_score(d) for d in passed.deltas.values()], 0.01)),
+        "dormant": float(dormant_ratio([dormant_score(h) for h in passed.activations.values()], 0.1)),
+    }
+
+
+def is_sbx(model: Any) -> bool:
+    """Whether this is an agent of SBX's, whose policy holds no torch parameters: its networks are Flax's."""
+    return next(model.policy.parameters(), None) is None
+
+
+class _Intervention(BaseCallback):
+    """Changes networks every so many updates; in torch, so for SB3's own agents."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        if every < 1:
+            raise ValueError(f"{type(self).__name__}: every counts updates and must be >= 1, got {every}")
+        self.every = every
+        self.last = 0
+
+    def _on_training_start(self) -> None:
+        if is_sbx(self.model):
+            raise TypeError(
+                f"{type(self).__name__} changes torch networks, and {type(self.model).__name__} of SBX has Flax's: "
+                "neoteny.interventions.formulas changes those"
+            )
+        self.last = self.model._n_updates
+
+    def _on_step(self) -> bool:
+        before, self.last = self.last, self.model._n_updates
+        if self.last // self.every > before // self.every:
+            for name, network, target, optimizer in self._networks():
+                change = self._change(name, network)
+                forget(optimizer, network, change(network))
+                if target is not None:
+                    change(target)
+        return True
+
+    def _networks(self) -> list[tuple[str, Any, Any, Any]]:
+        """Each network with its target and its optimiser."""
+        model: Any = self.model
+        if hasattr(model, "q_net"):
+            return [("critic", model.q_net, model.q_net_target, model.policy.optimizer)]
+        return [
+            ("critic", model.critic, model.critic_target, model.critic.optimizer),
+            ("actor", model.actor, getattr(model, "actor_target", None), model.actor.optimizer),
+        ]
+
+    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
+        """What is to be done to `network`, and by the same draw to its target; it gives what it changed."""
+        raise NotImplementedError
+
+
+class ShrinkPerturbCallback(_Intervention):
+    """theta <- keep theta + (1 - keep) theta_fresh, every so many updates; Ash & Adams (2020)."""
+
+    def __init__(self, every: int = 100_000, keep: float = 0.8) -> None:
+        super().__init__(every)
+        if not 0 <= keep <= 1:
+            raise ValueError(f"ShrinkPerturbCallback: keep must be in 0..1, got {keep}")
+        self.keep = keep
+
+    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
+        return partial(shrink_perturb, new=fresh(network), keep=self.keep)
+
+
+class ResetCallback(_Intervention):
+    """New weights for every layer, every so many updates; Nikishin et al. (2022)."""
+
+    def __init__(self, every: int = 200_000) -> None:
+        super().__init__(every)
+
+    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
+        return partial(reset, new=fresh(network))
+
+
+class ReDoCallback(_Intervention):
+    """Units whose dormancy score is at most tau: new weights in, none out; Sokar et al. (2023)."""
+
+    def __init__(self, every: int = 1_000, tau: float = 0.025, samples: int = 256) -> None:
+        super().__init__(every)
+        if tau < 0 or samples < 1:
+            raise ValueError(f"ReDoCallback: tau must be >= 0 and samples >= 1, got {tau} and {samples}")
+        self.tau = tau
+        self.probe = PlasticityCallback(samples=samples)
+
+    def _on_training_start(self) -> None:
+        super()._on_training_start()
+        self.probe.init_callback(self.model)
+
+    def _networks(self) -> list[tuple[str, Any, Any, Any]]:
+        buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
+        rng = np.random.default_rng(self.last)
+        self.passes = self.probe._passes(buffer, rng.integers(0, buffer.size(), self.probe.samples))
+        return super()._networks()
+
+    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
+        scores = {layer: dormant_score(values) for layer, values in self.passes[name].activations.items()}
+        return partial(recycle, new=fresh(network), hidden=hidden_of(network), scores=scores, tau=self.tau)

@@ -1,0 +1,129 @@
+"""A pass through each network of SB3's SAC, TD3, DDPG and DQN, by the loss that it is trained with. In torch."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from stable_baselines3 import DQN, SAC, TD3
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+
+from neoteny.interventions.torch import Hidden
+from neoteny.plasticity.torch import Layer, collect
+
+
+class Pass(NamedTuple):
+    """What the measures of plasticity need of one network."""
+
+    gradients: list[Any]
+    """Of the mean loss."""
+    deltas: dict[str, Any]
+    """Of each hidden layer, (batch, ..., units)."""
+    activations: dict[str, Any]
+
+
+def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
+    """Every network of `model` on `batch`. Nothing is drawn from torch's own generator, and no ``.grad`` is touched."""
+    training = model.policy.training
+    model.policy.set_training_mode(False)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        found = _passes(model, batch)
+    model.policy.set_training_mode(training)
+    return found
+
+
+def hidden_of(module: nn.Module) -> list[Hidden]:
+    """The hidden layers of an actor or critic of SB3's, and who reads them.
+
+    SB3 keeps each part in a Sequential: those that read the features, and those that read another's last layer (SAC's
+    mean and deviation). A feature extractor counts if it is SB3's CNN; another's layers need not follow each other.
+    """
+    parts: dict[str, list[str]] = {}
+    for name, layer in module.named_modules():
+        if isinstance(layer, (nn.Linear, nn.Conv2d)):
+            parts.setdefault(name.split(".")[0], []).append(name)
+    features = parts.pop("features_extractor", [])
+    if not hasattr(getattr(module, "features_extractor", None), "cnn"):
+        features = []
+    heads = [parts.pop(name)[0] for name in ("mu", "log_std") if name in parts] if "latent_pi" in parts else []
+    hidden = [Hidden(one, (other,)) for part in (features, *parts.values()) for one, other in pairwise(part)]
+    if features:
+        hidden.append(Hidden(features[-1], tuple(part[0] for part in parts.values())))
+    if heads:
+        hidden.append(Hidden(parts["latent_pi"][-1], tuple(heads)))
+    return hidden
+
+
+def _passes(model: Any, batch: Any) -> dict[str, Pass]:
+    if isinstance(model, DQN):
+        target = _target(model, batch, model.q_net_target(batch.next_observations).max(dim=1, keepdim=True).values)
+
+        def huber(values: Tensor) -> Tensor:
+            return smooth_l1_loss(values.gather(1, batch.actions.long()), target, reduction="none")[:, 0]
+
+        return {"critic": _pass(model.q_net, lambda: model.q_net(batch.observations), huber)}
+
+    if isinstance(model, SAC):
+        alpha = model.ent_coef_tensor if model.log_ent_coef is None else model.log_ent_coef.detach().exp()
+        action, log_prob = model.actor.action_log_prob(batch.next_observations)
+        after = _least(model.critic_target, batch.next_observations, action) - alpha * log_prob.reshape(-1, 1)
+        scale = 0.5
+    elif isinstance(model, TD3):
+        noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(
+            -model.target_noise_clip, model.target_noise_clip
+        )
+        action = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+        after, scale = _least(model.critic_target, batch.next_observations, action), 1.0
+    else:
+        raise TypeError(f"no measures for {type(model).__name__}: SAC, TD3, DDPG and DQN of SB3 and SBX have them")
+    target = _target(model, batch, after)
+
+    def squares(values: tuple[Tensor, ...]) -> Tensor:
+        return torch.stack([scale * (q - target)[:, 0] ** 2 for q in values]).sum(dim=0)
+
+    def act() -> Any:
+        if isinstance(model, SAC):
+            return model.actor.action_log_prob(batch.observations)
+        return model.actor(batch.observations), torch.zeros(1, device=model.device)
+
+    def worth(acted: tuple[Tensor, Tensor]) -> Tensor:
+        action, log_prob = acted
+        if isinstance(model, SAC):
+            return alpha * log_prob - _least(model.critic, batch.observations, action)[:, 0]
+        return -model.critic.q1_forward(batch.observations, action)[:, 0]
+
+    return {
+        "critic": _pass(model.critic, lambda: model.critic(batch.observations, batch.actions), squares),
+        "actor": _pass(model.actor, act, worth),
+    }
+
+
+def _least(critic: Any, obs: Any, action: Tensor) -> Tensor:
+    return torch.cat(critic(obs, action), dim=1).min(dim=1, keepdim=True).values
+
+
+def _target(model: Any, batch: Any, after: Tensor) -> Tensor:
+    discounts = model.gamma if batch.discounts is None else batch.discounts
+    return (batch.rewards + (1 - batch.dones) * discounts * after).detach()
+
+
+def _pass(module: nn.Module, forward: Any, loss: Any) -> Pass:
+    collected = collect(module, forward, loss)
+    hidden = hidden_of(module)
+    count = len(collected.values)
+    return Pass(
+        [gradient / count for gradient in collected.gradients.values()],
+        {layer: collected.layers[layer].deltas for layer, _ in hidden},
+        {layer: _read(collected.layers, layer, readers[0]) for layer, readers in hidden},
+    )
+
+
+def _read(layers: dict[str, Layer], layer: str, reader: str) -> Any:
+    """What the units of `layer` give to `reader`, units last."""
+    read, units = layers[reader].inputs, layers[layer].outputs.shape[-1]
+    if layers[layer].outputs.ndim > read.ndim:  # a convolution that is read flat, channel by channel
+        return read.reshape(len(read), units, -1).swapaxes(1, 2)
+    return read[..., :units]  # a critic reads features, then the action
