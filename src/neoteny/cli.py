@@ -184,6 +184,40 @@ def demo_laws(argv: list[str]) -> int:
     return run_demo(argv)
 
 
+def sweep(argv: list[str]) -> int:
+    """carry out a plan of many runs, one on each core or on a Ray cluster: neoteny sweep PLAN"""
+    from neoteny.experiments.command import main as run_sweep
+
+    return run_sweep("sweep", argv)
+
+
+def reproduce(argv: list[str]) -> int:
+    """carry out the plan of one of the paper's claims: neoteny reproduce swd/fig2 [--scale laptop]"""
+    from neoteny.experiments.command import main as run_sweep
+
+    return run_sweep("reproduce", argv)
+
+
+def claims(argv: list[str]) -> int:
+    """every claim of the paper, and what is known of it here so far"""
+    parser = argparse.ArgumentParser(prog="neoteny claims", description=claims.__doc__)
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
+    options = parser.parse_args(argv)
+    from neoteny.experiments.claims import describe
+
+    print(describe(options.out))
+    return 0
+
+
+def list_all(argv: list[str]) -> int:
+    """the agents, replays, interventions, measures and environments"""
+    argparse.ArgumentParser(prog="neoteny list", description=list_all.__doc__).parse_args(argv)
+    from neoteny.experiments.catalogue import describe
+
+    print(describe())
+    return 0
+
+
 def bench_replay(argv: list[str]) -> int:
     """what a draw and a sample cost, beside uniform replay"""
     from neoteny.bench.replay import main as run_bench
@@ -213,6 +247,10 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "evaluate": evaluate,
     "inspect": inspect,
     "diagnose": diagnose,
+    "sweep": sweep,
+    "reproduce": reproduce,
+    "claims": claims,
+    "list": list_all,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,

@@ -10,6 +10,7 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.replay.buffer import Attachable
+from neoteny.replay.combined import CombinedSampler
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS
 from neoteny.replay.schedules import (
@@ -35,6 +36,7 @@ class Named:
     schedule: Callable[..., Any] | None
     numbers: Mapping[str, str]
     prioritised: bool = False
+    combined: bool = False
 
 
 REPLAYS: dict[str, Named] = {
@@ -47,6 +49,7 @@ REPLAYS: dict[str, Named] = {
     "inverse-age": Named(InverseAge, {}),
     "ere": Named(EmphasizeRecent, {"ere_eta": "eta", "ere_c_min": "c_min"}),
     "window": Named(Window, {"window_steps": "steps"}),
+    "combined": Named(Uniform, {}, combined=True),
     "per": Named(None, {}, prioritised=True),
     "swd-per": Named(LinearDecay, _LINEAR, prioritised=True),
 }
@@ -69,9 +72,11 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         arguments.setdefault("decay_steps", default_decay_steps)
     try:
         schedule = named.schedule(**arguments) if named.schedule else None
+        if (named.prioritised or named.combined) and sampler != "exact":
+            raise UsageError(f"--replay {name} has only --replay-sampler exact, got {sampler}")
+        if named.combined:
+            return CombinedSampler(schedule)
         if named.prioritised:
-            if sampler != "exact":
-                raise UsageError(f"--replay {name} has only --replay-sampler exact, got {sampler}")
             return PrioritizedSampler(schedule, **{_PER[n]: numbers[n] for n in _PER if n in numbers})
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -20,8 +20,8 @@ class ReplayConfig:
     """Which transitions are replayed."""
 
     replay: str = "uniform"
-    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, per, swd-per, or your own
-    schedule as package.module:Class."""
+    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, combined, per, swd-per, or your
+    own schedule as package.module:Class."""
     replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
     """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
     capacity: int = 1_000_000

@@ -1,0 +1,23 @@
+"""``neoteny claims``: every claim of the paper, and what is known of it here so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from neoteny.experiments.plan import SCALES, load_plan, papers_plans
+from neoteny.experiments.work import is_done
+
+
+def describe(out: Path) -> str:
+    """A line or two for each plan: what the paper says, and how many of its runs are done."""
+    lines = []
+    for name in papers_plans():
+        plans = [load_plan(name, scale) for scale in SCALES]
+        counts = [
+            f"{sum(is_done(out / run.directory) for run in plan.runs)} of {len(plan.runs)} at {plan.scale} scale"
+            for plan in plans
+        ]
+        lines.append(f"{name:<18}{plans[0].title}")
+        lines += [f"{'':<18}{text}" for text in (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}")]
+    lines.append(f"\nOne command each: neoteny reproduce NAME [--scale laptop]. Runs are looked for in {out}.")
+    return "\n".join(lines)

@@ -1,0 +1,105 @@
+"""How long a plan will take, from a short measured run of each of its kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from neoteny.errors import UsageError
+from neoteny.experiments.plan import Plan
+from neoteny.experiments.sweep import last_words
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training.run import read_lines
+
+STARTS = 300
+"""Steps without updates, to time what those cost."""
+ENOUGH = 4.0
+"""Seconds of updates that are timed."""
+EPISODE = 1_000
+"""Steps of an evaluation's episode, where nothing better is known."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds that a step takes."""
+
+    acting: float
+    learning: float
+
+
+def hours(plan: Plan, cores: int, say: Callable[[str], None] = print) -> float:
+    """Hours that `plan` takes on so many cores. Each agent and environment is measured for a few seconds."""
+    speeds: dict[tuple[str, object], Speed] = {}
+    total = 0.0
+    for run in plan.runs:
+        config = run.config
+        kind = (config.env, config.agent)
+        if kind not in speeds:
+            speeds[kind] = measure(config)
+            say(f"  {config.agent_name} on {config.env}: {1 / speeds[kind].learning:,.0f} steps/s")
+        speed = speeds[kind]
+        before = min(config.agent.learning_starts, config.total_timesteps)
+        evaluations = config.total_timesteps // config.eval_every if config.eval_every else 0
+        total += before * speed.acting + (config.total_timesteps - before) * speed.learning
+        total += evaluations * config.eval_episodes * EPISODE * speed.acting
+    return total / 3_600 / min(cores, len(plan.runs))
+
+
+def measure(config: TrainConfig, patience: float = 600.0) -> Speed:
+    """The speed of a run like this one, from its first seconds, in a process of its own that is then ended."""
+    short = replace(
+        config,
+        agent=replace(config.agent, learning_starts=STARTS),
+        replay=ReplayConfig(capacity=min(config.replay.capacity, 20_000)),
+        plasticity=PlasticityConfig(probe_every=0),
+        eval_every=0,
+        checkpoint_every=0,
+        log_every=20,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run, log = Path(folder) / "run", Path(folder) / "log"
+        with log.open("w") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "neoteny.experiments.work", str(run)],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                text=True,
+            )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(short.to_json()))
+        process.stdin.close()
+        deadline = time.monotonic() + patience
+        speed = None
+        while speed is None and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.3)
+            speed = _speed(run)
+        speed = speed or _speed(run, enough=0.0)
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        if speed is None:
+            raise UsageError(f"{config.agent_name} on {config.env} could not be timed: {last_words(log)}")
+    return speed
+
+
+def _speed(run: Path, enough: float = ENOUGH) -> Speed | None:
+    """What a run's log says of its speed, once it has said enough. Compiling is over by the third line of updates."""
+    marks = [(line["step"], line["seconds"]) for line in read_lines(run / "timing.jsonl") if "steps_per_second" in line]
+    acting = [mark for mark in marks if mark[0] <= STARTS]
+    learning = [mark for mark in marks if mark[0] > STARTS][2:]
+    if len(acting) < 2 or len(learning) < 2 or learning[-1][1] - learning[0][1] < enough:
+        return None
+    return Speed(_slope(acting), _slope(learning))
+
+
+def _slope(marks: list[tuple[int, float]]) -> float:
+    (first, began), (last, ended) = marks[0], marks[-1]
+    return (ended - began) / (last - first)

@@ -1,0 +1,88 @@
+"""``neoteny sweep --launcher ray``: the runs of a plan as tasks of a Ray cluster, on a path that its nodes share."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.experiments.plan import Plan, PlannedRun
+from neoteny.experiments.sweep import TRIES, Outcome
+from neoteny.experiments.watch import Watch
+from neoteny.experiments.work import carry_out, is_done
+from neoteny.training.config import TrainConfig
+from neoteny.training.signals import asked_to_stop
+
+LOOK = 1.0
+"""Seconds between looks at the cluster."""
+
+
+def sweep_on_ray(plan: Plan, out: Path, address: str | None, stop_after: float | None = None) -> Outcome:
+    """Carry out every run of `plan` that is not done, a task with one core for each.
+
+    `out` must be a path that every node sees. When a node dies, Ray starts its tasks elsewhere, and each goes on from
+    its checkpoint. address: of a cluster, `auto` for the one this machine belongs to; None starts one here.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_extra("--launcher ray", "ray", error) from error
+    out = out.resolve()
+    if not ray.is_initialized():
+        ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+    # A process for each run: the number of maths threads is fixed before JAX starts, and is part of the result.
+    task = ray.remote(num_cpus=1, max_calls=1, max_retries=-1)(_task)
+    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory)])
+    tries: dict[PlannedRun, int] = {}
+
+    def submit(run: PlannedRun) -> Any:
+        tries[run] = tries.get(run, 0) + 1
+        return task.options(
+            runtime_env={"env_vars": {"PJRT_NPROC": str(run.config.num_threads), "JAX_PLATFORMS": "cpu"}}
+        ).remote(run.config.to_json(), str(out / run.directory))
+
+    under_way = {submit(run): run for run in plan.runs if run not in outcome.before}
+    watch = Watch(plan, out, len(outcome.before))
+    began = time.monotonic()
+    with asked_to_stop() as stop:
+        while under_way:
+            if stop.signal is not None or (stop_after is not None and time.monotonic() - began > stop_after):
+                outcome.signal, outcome.unfinished = stop.signal, len(under_way)
+                for reference in under_way:
+                    ray.cancel(reference)  # raises KeyboardInterrupt there: the run saves itself, as after Ctrl-C
+                ray.wait(list(under_way), num_returns=len(under_way), timeout=60)
+                break
+            ready, _ = ray.wait(list(under_way), timeout=LOOK)
+            for reference in ready:
+                run = under_way.pop(reference)
+                failure = _failure(ray, reference)
+                if failure is None:
+                    outcome.done.append(run)
+                    watch.say(f"done     {run.directory}")
+                elif tries[run] < TRIES:
+                    watch.say(f"again    {run.directory}: {failure}")
+                    under_way[submit(run)] = run
+                else:
+                    outcome.failed[str(run.directory)] = failure
+                    watch.say(f"failed   {run.directory}: {failure}")
+            watch.show(len(outcome.done), list(under_way.values()))
+    watch.end()
+    return outcome
+
+
+def _task(config: dict[str, Any], directory: str) -> str | None:
+    """On a node: carry out a run; why it failed, or None."""
+    try:
+        carry_out(TrainConfig.from_json(config), Path(directory))
+    except (UsageError, RunStopped, Interrupted) as error:
+        return str(error)
+    return None
+
+
+def _failure(ray: Any, reference: Any) -> str | None:
+    try:
+        said: str | None = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return str(error).strip().splitlines()[-1]
+    return said

@@ -1,0 +1,154 @@
+"""Plans: a TOML file names what varies, and expands to runs, each with an id from its full configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from neoteny.agents.configs import AGENTS, PRESETS
+from neoteny.errors import UsageError
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+
+SCALES = ("paper", "laptop")
+FOLDERS = {"swd": "paper", "controls": "controls"}
+"""Where our own plans are, by the first half of their names."""
+_KEYS = ("title", "paper", "agent", "preset", "environments", "steps", "seeds", "settings", "methods", "grid")
+_REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a plan: what it is called in figures, and everything that is set of it."""
+
+    method: str
+    config: TrainConfig
+
+    @property
+    def directory(self) -> Path:
+        """Where it lives under the sweep's directory: environment, agent and replay, seed and id."""
+        return self.config.default_directory().relative_to("runs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a file says, at one scale."""
+
+    name: str
+    title: str
+    scale: str
+    paper: str
+    """What the paper reports of this."""
+    reduced: str
+    """What was made smaller than the paper's, in words; empty at its full scale."""
+    runs: tuple[PlannedRun, ...]
+
+    def shard(self, index: int, count: int) -> Plan:
+        """The index-th of `count` parts, counted from 1; parts take runs in turn."""
+        if not 1 <= index <= count:
+            raise UsageError(f"--shard I/N needs 1 <= I <= N, got {index}/{count}")
+        return dataclasses.replace(self, runs=self.runs[index - 1 :: count])
+
+
+def papers_plans() -> dict[str, Path]:
+    """The plans of the paper's claims and of our controls, by name: swd/fig2, controls/window."""
+    here = Path(str(files("neoteny.experiments")))
+    found = {prefix: sorted((here / folder).glob("*.toml"), key=_order) for prefix, folder in FOLDERS.items()}
+    return {f"{prefix}/{path.stem}": path for prefix, paths in found.items() for path in paths}
+
+
+def _order(path: Path) -> tuple[str, int]:
+    """fig2 before fig10."""
+    letters = path.stem.rstrip("0123456789")
+    return letters, int(path.stem[len(letters) :] or 0)
+
+
+def load_plan(name: str, scale: str = "paper") -> Plan:
+    """The plan in a file, or one of ours by its name, such as swd/fig2."""
+    known = papers_plans()
+    path = known.get(name, Path(name))
+    if not path.is_file():
+        raise UsageError(f"there is no plan {name!r}: name a .toml file, or one of {', '.join(known)}")
+    try:
+        data = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    name = name if name in known else path.stem
+    if "includes" not in data:
+        return make_plan(name, data, scale)
+    if unknown := sorted(set(data) - {"title", "paper", "includes"}):
+        raise UsageError(
+            f"plan {name} includes others, so it has only a title beside them and what the paper says; "
+            f"it also has {', '.join(unknown)}"
+        )
+    parts = [load_plan(part, scale) for part in data["includes"]]
+    reduced = "; ".join(dict.fromkeys(part.reduced for part in parts if part.reduced))
+    runs = tuple(run for part in parts for run in part.runs)
+    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs)
+
+
+def make_plan(name: str, data: Mapping[str, Any], scale: str = "paper") -> Plan:
+    """A plan from what its file says."""
+    if scale not in SCALES:
+        raise UsageError(f"--scale is one of {', '.join(SCALES)}, got {scale!r}")
+    reduced = ""
+    laptop = dict(data.get("laptop", {}))
+    data = {key: value for key, value in data.items() if key != "laptop"}
+    if scale == "laptop":
+        if not laptop:
+            raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale paper")
+        reduced = laptop.pop("reduced", "")
+        if not reduced:
+            raise UsageError(f"plan {name}: [laptop] must say in `reduced` what it makes smaller")
+        settings = {**data.get("settings", {}), **laptop.pop("settings", {})}
+        data = {**data, **laptop, "settings": settings}
+    if unknown := sorted(set(data) - set(_KEYS)):
+        raise UsageError(f"plan {name} has {', '.join(unknown)}, which no plan has: it may have {', '.join(_KEYS)}")
+    if missing := [key for key in _REQUIRED if not data.get(key)]:
+        raise UsageError(f"plan {name} lacks {', '.join(missing)}")
+    runs = tuple(_expand(name, data))
+    if len({run.directory for run in runs}) < len(runs):
+        raise UsageError(f"plan {name} has two methods with the same configuration: every run needs its own")
+    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs)
+
+
+def _expand(name: str, data: Mapping[str, Any]) -> Iterator[PlannedRun]:
+    grid = data.get("grid", {})
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    # Seeds change slowest, so that a sweep that is cut short has compared every method on the first of them.
+    for seed, env, (method, own), point in itertools.product(
+        data["seeds"], data["environments"], data["methods"].items(), points
+    ):
+        settings = {**data.get("settings", {}), **own, **point}
+        label = ", ".join([method, *(f"{key} {value:g}" for key, value in point.items())])
+        try:
+            config = config_of(data["agent"], data.get("preset", "swd-paper"), env, seed, data["steps"], settings)
+        except UsageError as error:
+            raise UsageError(f"plan {name}, method {label}: {error}") from error
+        yield PlannedRun(label, config)
+
+
+def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> TrainConfig:
+    """A run's configuration from flat settings, named as the flags of ``neoteny train`` are, with _ for -."""
+    if agent not in AGENTS or preset not in PRESETS[agent]:
+        raise UsageError(f"agent must be one of {', '.join(AGENTS)} with a preset of its own, got {agent} {preset}")
+    parts: dict[str, Any] = {
+        "agent": PRESETS[agent][preset],
+        "replay": ReplayConfig(),
+        "plasticity": PlasticityConfig(),
+    }
+    homes = {field.name: part for part, value in parts.items() for field in dataclasses.fields(value)}
+    own = {field.name for field in dataclasses.fields(TrainConfig)} - set(parts)
+    given: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
+    for key, value in settings.items():
+        if key not in homes and key not in own:
+            raise UsageError(f"there is no setting {key!r}: settings are the flags of neoteny train {agent}")
+        given[homes.get(key, "")][key] = tuple(value) if isinstance(value, list) else value
+    made = {part: dataclasses.replace(value, **given[part]) for part, value in parts.items()}
+    # One maths thread each, as a sweep runs one process on each core; it is part of the result.
+    return TrainConfig(env=env, seed=seed, total_timesteps=steps, **{"threads": 1, **given[""]}, **made)
