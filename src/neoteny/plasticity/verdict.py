@@ -26,15 +26,15 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("trainability", 2.0, True, False, "0.3 to 1.2: as trainable as a new network, or more", True),
+    Rule("trainability", 5.0, True, False, "1 to 4.6: a trained network fits less easily than a new one", True),
     Rule("grama_inactive", 0.5, True, False, "0 to 0.25", True),
-    Rule("dormant_0.1", 0.5, True, False, "0 to 0.25", True),
-    Rule("effective_rank", 0.25, False, True, "it falls by half while a task is learned, then stays", False),
+    Rule("dormant_0.1", 0.5, True, False, "0 to 0.3", True),
+    Rule("effective_rank", 0.1, False, True, "it falls to 0.2 to 0.5 while a task is learned, then stays", False),
     Rule("gradient_l2", 0.02, False, True, "it changes with the returns, and does not vanish", False),
-    Rule("fresh_gradient_share", 0.001, False, False, "it falls as 1/k while the buffer fills; SWD slows that", False),
-    Rule("churn", 0.01, False, True, "it falls slowly as a task is learned", False),
+    Rule("fresh_gradient_share", 0.0002, False, False, "it falls as 1/k while the buffer fills; SWD slows that", False),
+    Rule("churn", 0.01, False, True, "it changes with the returns, and does not vanish", False),
 )
-"""From runs of TD3 on Hopper and Pendulum, and networks made dormant on purpose; see docs/plasticity.md."""
+"""From runs of TD3, and networks made dormant on purpose; see docs/plasticity.md."""
 
 
 class Finding(NamedTuple):

@@ -1,0 +1,226 @@
+"""Sweeps: done once, widened, killed, failed, stopped and shared out; on cores and on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from neoteny.cli import main
+from neoteny.experiments.plan import load_plan
+from neoteny.experiments.sweep import in_use
+from neoteny.experiments.watch import steps_done
+from neoteny.training.inspect import facts_of
+from neoteny.training.run import lock, read_lines
+
+PLAN = """
+title = "Two replays, two tasks, three seeds"
+agent = "td3"
+environments = ["Pendulum-v1", "MountainCarContinuous-v0"]
+steps = {steps}
+seeds = {seeds}
+
+[settings]
+learning_starts = 200
+widths = [16]
+batch_size = 16
+capacity = 1_000
+eval_every = 500
+eval_episodes = 1
+log_every = 100
+probe_every = 0
+checkpoint_every = 0.2
+
+[methods]
+uniform = {{ replay = "uniform" }}
+swd = {{ replay = "swd", decay_steps = 500 }}
+"""
+pytestmark = pytest.mark.slow
+
+
+def write_plan(folder: Path, seeds: str = "[1, 2, 3]", steps: int = 1_500) -> str:
+    path = folder / "small.toml"
+    path.write_text(PLAN.format(seeds=seeds, steps=steps))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan, carried out on cores and never interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert main(["sweep", write_plan(folder), "--out", str(folder / "runs")]) == 0
+    return folder
+
+
+def same(one: Path, other: Path, plan: str) -> None:
+    """Every run of the plan came to the same in both."""
+    for run in load_plan(plan).runs:
+        a, b = (facts_of(folder / run.directory)["checkpoint"] for folder in (one, other))
+        assert a["digests"] == b["digests"], run.directory
+        assert (one / run.directory / "metrics.jsonl").read_bytes() == (
+            other / run.directory / "metrics.jsonl"
+        ).read_bytes()
+
+
+def test_again_it_does_nothing_and_widened_only_what_is_new(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = load_plan(write_plan(whole)).runs
+    assert len(runs) == 12
+    before = {run.directory: (whole / "runs" / run.directory / "DONE").stat().st_mtime_ns for run in runs}
+    capsys.readouterr()
+    assert main(["sweep", write_plan(whole), "--out", str(whole / "runs")]) == 0
+    assert "12 of 12 runs are done" in (said := capsys.readouterr().out)
+    assert "0 of them now" in said
+    wider = write_plan(whole, seeds="[1, 2, 3, 4]")
+    assert main(["reproduce", wider, "--out", str(whole / "runs"), "--jobs", "1"]) == 0
+    assert "16 of 16 runs are done" in (said := capsys.readouterr().out)
+    assert "4 of them now" in said
+    after = {run.directory: (whole / "runs" / run.directory / "DONE").stat().st_mtime_ns for run in runs}
+    assert before == after
+    assert not list((whole / "runs" / "logs").iterdir())
+
+
+def test_pinned_one_process_on_each_core_with_one_thread(whole: Path) -> None:
+    for run in load_plan(write_plan(whole)).runs:
+        assert facts_of(whole / "runs" / run.directory)["done"]
+        assert run.config.threads == 1
+
+
+def test_killed_in_the_middle_it_ends_the_same(whole: Path, tmp_path: Path) -> None:
+    """The sweep itself, by SIGKILL: its runs die with it, and the same command goes on."""
+    plan, out = write_plan(tmp_path), tmp_path / "runs"
+    command = [sys.executable, "-m", "neoteny", "sweep", plan, "--out", str(out)]
+    runs = load_plan(plan).runs
+    for target in (1, 6):  # after so many are done, amid others
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while sum((out / run.directory / "DONE").exists() for run in runs) < target or not any(
+            0 < steps_done(out / run.directory) < 1_500 for run in runs
+        ):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(in_use(out / run.directory) for run in runs):
+            assert time.monotonic() < deadline, "a run outlived its sweep"
+            time.sleep(0.1)
+        assert sum((out / run.directory / "DONE").exists() for run in runs) < 12
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    same(whole / "runs", out, plan)
+
+
+def test_ctrl_c_and_stop_after_leave_everything_resumable(whole: Path, tmp_path: Path) -> None:
+    plan, out = write_plan(tmp_path, seeds="[1]"), tmp_path / "runs"
+    command = [sys.executable, "-m", "neoteny", "sweep", plan, "--out", str(out)]
+    runs = load_plan(plan).runs
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not any(steps_done(out / run.directory) > 300 for run in runs):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "runs left, all saved; the same command goes on" in said
+    stopped = subprocess.run([*command, "--stop-after", "0.1s"], stdout=subprocess.PIPE, text=True)
+    assert stopped.returncode == 75
+    assert "To be continued" in stopped.stdout
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    same(whole / "runs", out, plan)
+
+
+def test_a_failure_is_tried_again_and_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
+    runs = load_plan(plan).runs
+    broken = out / runs[0].directory
+    broken.mkdir(parents=True)
+    (broken / "config.json").write_text("not JSON")
+    assert main(["sweep", plan, "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert f"again    {runs[0].directory}" in said.out
+    assert f"failed: {runs[0].directory}: {broken}/config.json is damaged" in said.out
+    assert "3 of 4 runs are done" in said.out
+    assert "1 runs failed twice" in said.err
+
+
+def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
+    runs = load_plan(plan).runs
+    assert main(["sweep", plan, "--out", str(out), "--shard", "2/2"]) == 0
+    assert [(out / run.directory / "DONE").exists() for run in runs] == [False, True, False, True]
+    (out / runs[0].directory).mkdir(parents=True)
+    held = lock(out / runs[0].directory)
+    assert main(["sweep", plan, "--out", str(out)]) == 75
+    assert f"under way in another process: {runs[0].directory}" in capsys.readouterr().out
+    held.close()
+    assert main(["sweep", plan, "--out", str(out)]) == 0
+
+
+def test_dry_run_lists_and_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, out = write_plan(tmp_path, seeds="[1]"), tmp_path / "runs"
+    assert main(["sweep", plan, "--out", str(out), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("seed 1") == 4
+    assert "td3 on Pendulum-v1:" in said
+    assert "hours on" in said
+    assert not out.exists()
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = write_plan(tmp_path)
+    for message, words in {
+        "--shard needs I/N, such as 3/10, got 'x'": ["--shard", "x"],
+        "--stop-after needs a number with s, m or h": ["--stop-after", "soon"],
+        "--address is for --launcher ray": ["--address", "auto"],
+        "--jobs must be in 1..": ["--jobs", "0"],
+        "has no [laptop] part": ["--scale", "laptop"],
+    }.items():
+        assert main(["sweep", plan, "--out", str(tmp_path / "runs"), *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_on_a_ray_cluster_of_which_a_node_dies(whole: Path, tmp_path: Path) -> None:
+    """Two nodes, one killed in the middle: every run completes, and equals its twin."""
+    code = f"""
+import threading, time
+from pathlib import Path
+from ray.cluster_utils import Cluster
+import ray
+from neoteny.experiments.on_ray import sweep_on_ray
+from neoteny.experiments.plan import load_plan
+from neoteny.experiments.watch import steps_done
+
+cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1}})
+node = cluster.add_node(num_cpus=1)
+ray.init(address=cluster.address, log_to_driver=False)
+plan, out = load_plan({write_plan(tmp_path)!r}), Path({str(tmp_path / "runs")!r})
+
+def kill():
+    while sum((out / run.directory / "DONE").exists() for run in plan.runs) < 2 or sum(
+        0 < steps_done(out / run.directory) < 1_500 for run in plan.runs) < 2:
+        time.sleep(0.02)
+    cluster.remove_node(node, allow_graceful=False)
+    print("KILLED", flush=True)
+
+threading.Thread(target=kill, daemon=True).start()
+outcome = sweep_on_ray(plan, out, None)
+assert outcome.complete and len(outcome.done) == 12, outcome
+again = sweep_on_ray(plan, out, None)
+assert len(again.before) == 12 and not again.done
+"""
+    env = {**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "KILLED" in done.stdout
+    plan = write_plan(tmp_path)
+    same(whole / "runs", tmp_path / "runs", plan)
+    lives = [
+        sum("life" in line for line in read_lines(tmp_path / "runs" / run.directory / "timing.jsonl"))
+        for run in load_plan(plan).runs
+    ]
+    assert max(lives) > 1  # the killed node's run went on elsewhere
