@@ -358,6 +358,48 @@ def test_it_says_what_it_is() -> None:
     assert AgeWeightedSampler().schedule == neoteny.LinearDecay()
 
 
+ROWS: dict[str, Callable[[int], Any]] = {
+    "tensor": lambda size: torch.randint(100, (size, 1)),
+    "tensordict": lambda size: TensorDict(
+        {"a": torch.randint(100, (size, 1)), "next": {"b": torch.randn(size)}}, [size]
+    ),
+    "tree": lambda size: {"a": torch.randint(100, (size, 1)), "b": {"c": [torch.zeros(size, 3), (torch.ones(size),)]}},
+}
+
+
+@pytest.mark.parametrize("size", [3, 5, 100])
+@pytest.mark.parametrize(
+    ("buffer_type", "storage", "kind"),
+    [
+        *[(ReplayBuffer, storage, kind) for storage in (LazyTensorStorage, LazyMemmapStorage) for kind in ROWS],
+        (TensorDictReplayBuffer, LazyTensorStorage, "tensordict"),
+        (TensorDictReplayBuffer, ListStorage, "tensordict"),
+    ],
+)
+def test_what_torchrls_tests_of_composable_buffers_ask(buffer_type: Any, storage: Any, kind: str, size: int) -> None:
+    """Its cases (add, extend, sample, repr; every kind of row) as its test_composable.py has them for its samplers."""
+    torch.manual_seed(0)
+    leaves = torch.utils._pytree.tree_leaves
+    buffer = buffer_type(storage=storage(size), sampler=AgeWeightedSampler(T), batch_size=3)
+    rows = ROWS[kind](3)
+    one = rows[0] if kind != "tree" else torch.utils._pytree.tree_map(lambda leaf: leaf[0], rows)
+    buffer.add(one.clone() if kind == "tensordict" else one)
+    assert "AgeWeightedSampler(LinearDecay" in str(buffer)
+    batch, info = buffer.sample(return_info=True)
+    assert info["index"].tolist() == [0, 0, 0]
+    assert len(buffer) == 1
+    if kind == "tensordict":
+        assert (batch["a"] == one["a"]).all()
+        assert (batch["next", "b"] == one["next", "b"]).all()
+    else:
+        assert all((drawn == given).all() for drawn, given in zip(leaves(batch), leaves(one), strict=True))
+    buffer.extend(rows)
+    buffer.extend(ROWS[kind](3))
+    assert len(buffer) == min(size, 7)
+    drawn = {i for _ in range(100) for i in buffer.sample(return_info=True)[1]["index"].tolist()}
+    assert drawn == set(range(len(buffer)))
+
+
 def test_batches_drawn_ahead_by_threads_are_sound() -> None:
     """With prefetch a batch was drawn before what came since; all of it was stored when it was drawn."""
     buffer = TensorDictReplayBuffer(
