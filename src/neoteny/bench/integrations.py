@@ -22,6 +22,8 @@ from neoteny.bench.timing import each_round
 
 Case = Callable[[], object]
 LIMIT = 1.15
+ROUND = 0.002
+"""Seconds of a case in a round: so short that a busy machine interrupts few rounds, which medians leave out."""
 DECAY_STEPS = 80_000
 CHUNK = 100_000
 
@@ -43,7 +45,7 @@ def main(argv: list[str]) -> int:
     """Measure every framework that is installed, and print a table."""
     parser = argparse.ArgumentParser(prog="neoteny bench integrations", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
-    parser.add_argument("--rounds", type=int, default=51, help="how often each case is measured, in turn (51)")
+    parser.add_argument("--rounds", type=int, default=1001, help="how often each case is measured, in turn (1,001)")
     parser.add_argument("--size", type=int, default=MAIN_SIZE, metavar="N", help="transitions held (1,000,000)")
     parser.add_argument("--framework", choices=FRAMEWORKS, help="only this one")
     options = parser.parse_args(argv)
@@ -83,7 +85,7 @@ def measure(name: str, size: int, rounds: int) -> Row:
     """One framework, uniform and aged in turn."""
     package, make = FRAMEWORKS[name]
     uniform, aged = make(size)
-    taken = each_round({"uniform": uniform, "aged": aged}, rounds)
+    taken = each_round({"uniform": uniform, "aged": aged}, rounds, ROUND)
     ratios = [ours / theirs for ours, theirs in zip(taken["aged"], taken["uniform"], strict=True)]
     lower, middle, upper = np.quantile(ratios, [0.25, 0.5, 0.75]).tolist()
     uniform_us, aged_us = statistics.median(taken["uniform"]), statistics.median(taken["aged"])

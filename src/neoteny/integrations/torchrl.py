@@ -216,15 +216,21 @@ class _TorchRandom:
 
     def __init__(self, generator: Any) -> None:
         self._from = {"generator": generator, "device": "cpu" if generator is None else generator.device}
+        self._left: Floats = np.zeros(0)
 
     def random(self, size: int | tuple[int, ...]) -> Floats:
-        return torch.rand(size, dtype=torch.float64, **self._from).cpu().numpy()
+        if isinstance(size, tuple):
+            return self.random(math.prod(size)).reshape(size)
+        if size > len(self._left):  # twice as many: linear decay asks a second time, and a call costs more than numbers
+            self._left = torch.rand(2 * size, dtype=torch.float64, **self._from).cpu().numpy()
+        numbers, self._left = self._left[:size], self._left[size:]
+        return numbers
 
     def integers(self, low: int, high: int, size: int) -> Ints:
         return torch.randint(low, high, (size,), **self._from).cpu().numpy()
 
 
 def _tensor(index: Any, storage: Any) -> Any:
-    tensor = torch.from_numpy(np.ascontiguousarray(index))
+    tensor = torch.from_numpy(index)
     device = getattr(storage, "device", None)
     return tensor if device in (None, "auto") else tensor.to(device)
