@@ -1,8 +1,10 @@
-"""The frameworks' own agents learn with our replay in their buffers: the examples, run."""
+"""The frameworks' own agents learn with our replay in their buffers: the examples, run. And without the frameworks."""
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +34,13 @@ def test_a_flashbax_dqn_learns_cart_pole() -> None:
     lengths = example("flashbax_dqn").main()
     assert lengths[0] < 30
     assert sum(lengths[-5:]) / 5 > 100
+
+
+@pytest.mark.parametrize(("framework", "missing"), [("torchrl", "torch"), ("flashbax", "flashbax")])
+def test_a_missing_framework_is_one_sentence(framework: str, missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import neoteny.integrations.{framework}"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    assert shown.splitlines()[-1] == (
+        f"ImportError: neoteny.integrations.{framework} needs {missing}, which is not installed: "
+        f"pip install 'neoteny[{framework}]'"
+    )
