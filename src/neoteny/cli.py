@@ -239,6 +239,13 @@ def bench_probes(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_integrations(argv: list[str]) -> int:
+    """what sampling by age costs inside other frameworks, over their uniform sampling"""
+    from neoteny.bench.integrations import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -254,6 +261,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,
+    "bench integrations": bench_integrations,
 }
 
 

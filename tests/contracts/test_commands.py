@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from neoteny.bench.integrations import FRAMEWORKS
 from neoteny.bench.replay import measure_peers
 from neoteny.cli import COMMANDS, main
 
@@ -57,6 +58,23 @@ def test_bench_measures_peers_that_are_installed() -> None:
     rows = {row.sampler: row.sample_us for row in measure_peers(2_000, rounds=1)}
     assert rows["cpprb uniform"] > 0
     assert rows["cpprb PER"] > 0
+
+
+def test_bench_integrations_measures_every_framework(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bench.json"
+    assert main(["bench", "integrations", "--size", "2000", "--rounds", "3", "--json", str(file)]) == 0
+    figures = json.loads(file.read_text())
+    shown = capsys.readouterr().out
+    assert [row["framework"] for row in figures["rows"]] == list(FRAMEWORKS)
+    assert all(0.2 < row["ratio"] < 5 and row["framework"] in shown for row in figures["rows"])
+
+
+def test_bench_integrations_names_what_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "neoteny.integrations.flashbax", None)
+    assert main(["bench", "integrations", "--size", "2000", "--rounds", "1", "--framework", "flashbax"]) == 0
+    assert "flashbax            not measured: " in capsys.readouterr().out
 
 
 def test_bench_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping
 
 def alternate(cases: Mapping[str, Callable[[], object]], rounds: int, seconds: float = 0.02) -> dict[str, float]:
     """The median microseconds of one call of each case, over `rounds` rounds of about `seconds` each."""
+    return {name: statistics.median(taken) for name, taken in each_round(cases, rounds, seconds).items()}
+
+
+def each_round(cases: Mapping[str, Callable[[], object]], rounds: int, seconds: float = 0.02) -> dict[str, list[float]]:
+    """The microseconds of one call of each case in each round: in a round every case is measured once."""
     calls = {name: max(1, round(seconds / _once(case))) for name, case in cases.items()}
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
@@ -16,8 +21,8 @@ def alternate(cases: Mapping[str, Callable[[], object]], rounds: int, seconds: f
             start = time.perf_counter()
             for _ in range(calls[name]):
                 case()
-            taken[name].append((time.perf_counter() - start) / calls[name])
-    return {name: statistics.median(times) * 1e6 for name, times in taken.items()}
+            taken[name].append((time.perf_counter() - start) / calls[name] * 1e6)
+    return taken
 
 
 def _once(case: Callable[[], object]) -> float:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from neoteny.errors import missing_extra
 from neoteny.integrations.arguments import schedule_of
 from neoteny.replay.ageing import Schedule
 from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.storage import slots_of
+
+try:
+    from gymnasium import spaces
+    from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+    from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+except ImportError as error:
+    raise ImportError(str(missing_extra("neoteny.integrations.sb3", "sb3", error)), name=error.name) from error
 
 HER_REFUSED = (
     "hindsight replay cannot be weighted by age here: HerReplayBuffer draws from finished episodes alone and makes up "
