@@ -19,4 +19,5 @@ class Interrupted(KeyboardInterrupt):
 
 def missing_extra(what: str, extra: str, error: ImportError) -> UsageError:
     """The sentence for a package that is not installed."""
-    return UsageError(f"{what} needs {error.name}, which is not installed: pip install 'neoteny[{extra}]'")
+    package = (error.name or str(error)).split(".")[0]
+    return UsageError(f"{what} needs {package}, which is not installed: pip install 'neoteny[{extra}]'")
