@@ -76,7 +76,7 @@ def test_transitions(make: Make) -> None:
 
 
 def test_n_step_returns() -> None:
-    """As many rewards as there are, up to n; RLlib's own returns more items than it was asked for, and says n of all."""
+    """As many rewards as there are, up to n; RLlib's own returns more items than were asked for, and says n of all."""
     buffer = ours()
     buffer.add([episode("A", 20, terminated=True), episode("B", 30)])
     drawn = buffer.sample(500, n_step=5, gamma=0.5, sample_episodes=True)
