@@ -58,5 +58,5 @@ clean: ## Remove what the other targets made
 	mkdir -p $(TMPDIR)
 	$(PYTHON) -m venv --clear .venv-rllib
 	.venv-rllib/bin/python -m pip install --quiet pip
-	.venv-rllib/bin/python -m pip install --quiet pytest --editable ".[rllib]"
+	.venv-rllib/bin/python -m pip install --quiet pytest scipy --editable ".[rllib]"
 	touch $@

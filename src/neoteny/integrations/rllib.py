@@ -24,6 +24,13 @@ from neoteny.integrations.rllib_buffer import (
     check_capacity,
 )
 
+__all__ = [
+    "AgeWeightedDQN",
+    "AgeWeightedEpisodeReplayBuffer",
+    "AgeWeightedSAC",
+    "AgeWeightedSACConfig",
+    "use_age_weighted_replay",
+]
 Config = TypeVar("Config", bound=AlgorithmConfig)
 BUFFER = f"{AgeWeightedEpisodeReplayBuffer.__module__}.{AgeWeightedEpisodeReplayBuffer.__name__}"
 """By its path, the only form of a type that is not RLlib's own which all of RLlib takes."""

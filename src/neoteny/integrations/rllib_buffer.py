@@ -168,9 +168,11 @@ class _Draws:
                 self._left = rows[::-1].tolist()
             self._last = self._left.pop()
             return self._last
+        n_step = low if high == low + 1 else int(self._rng.integers(low, high))
+        if n_step == 1:
+            return 1
         episode, start = buffer._indices[self._last][:2]
-        following = len(buffer.episodes[episode - buffer._num_episodes_evicted]) - start
-        return min(int(self._rng.integers(low, high)), following)
+        return min(n_step, len(buffer.episodes[episode - buffer._num_episodes_evicted]) - start)
 
 
 def _vector_steps(fragments: list[SingleAgentEpisode], lanes: int) -> Ints:
