@@ -63,6 +63,14 @@ def test_sums_are_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     assert p_value(np.bincount(drawn, minlength=len(rows)), law) > STRICT
 
 
+def test_a_short_newest_step() -> None:
+    """Five of its six places are empty: what falls there is drawn again, not given to the last row."""
+    rows = StampedRows(Uniform())
+    rows.add(np.repeat([0, 6], [6, 1]), np.zeros(7, np.int64))
+    counts = np.bincount(rows.draw(np.random.default_rng(0), 10_000, 7), minlength=7)
+    assert p_value(counts, np.full(7, 1 / 7)) > STRICT
+
+
 def test_rows_so_sparse_that_draws_fail_are_summed() -> None:
     rows = StampedRows(Window(2_000_000))
     rows.add(np.array([0]), np.array([9]))

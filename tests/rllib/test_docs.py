@@ -38,6 +38,6 @@ def test_links_lead_somewhere() -> None:
 
 def test_sampling_costs_what_uniform_sampling_does() -> None:
     """Loosely, on a machine that does other things: eviction is far cheaper, the rest is alike."""
-    ratios = {name: ours / theirs for name, theirs, ours in rllib_rows(capacity=20_000, rounds=7)}
-    assert max(ratios.values()) < 1.6, ratios
-    assert ratios["add an episode, evict one"] < 1
+    ratios = {name: ours / theirs for name, theirs, ours in rllib_rows(rounds=7)}
+    assert max(ratios.values()) < 2, ratios
+    assert ratios["add an episode, evict one"] < 0.9, ratios

@@ -120,7 +120,7 @@ class StampedRows:
         self._data = np.array([state["stamps"], state["owners"]], np.int64)
         self._start, self._end = 0, self._data.shape[1]
         self._newest = int(state["newest"])
-        self._most = _most_alike(self.stamps)
+        self._most = _most_alike(self.stamps) if len(self) else 1
         self._sums = None
 
     def _by_sum(self, rng: np.random.Generator, size: int, clock: int) -> Ints:
@@ -132,7 +132,7 @@ class StampedRows:
 
 def _most_alike(stamps: Ints) -> int:
     """The size of the largest group of equal stamps; they are in order."""
-    if len(stamps) < 2:
-        return 1
+    if stamps[0] == stamps[-1]:
+        return len(stamps)
     edges = np.flatnonzero(np.diff(stamps, prepend=stamps[0] - 1, append=stamps[-1] + 1))
     return int(np.diff(edges).max(initial=1))
