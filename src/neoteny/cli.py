@@ -246,6 +246,13 @@ def bench_integrations(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_sweep(argv: list[str]) -> int:
+    """steps a second of a sweep on every core, over one run alone"""
+    from neoteny.bench.sweep import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -261,6 +268,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,
+    "bench sweep": bench_sweep,
     "bench integrations": bench_integrations,
 }
 

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "integrations": {"errors", "replay", "plasticity", "interventions"},
     "experiments": {"errors", "replay", "agents", "envs", "plasticity", "training"},
     "testing": {"replay"},
-    "bench": {"replay", "agents", "training", "integrations", "cli"},
+    "bench": {"errors", "replay", "agents", "training", "experiments", "integrations", "cli"},
     "demo": {"errors", "replay", "agents", "training"},
     "cli": {"errors", "agents", "training", "experiments", "demo", "bench"},
 }

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.training.config import TrainConfig, limit_threads
+from neoteny.training.loop import true_next
 from neoteny.training.session import Session
 from neoteny.training.setup import Setup, set_up
 
@@ -75,8 +76,13 @@ def _update(session: Session, setup: Setup) -> tuple[Any, dict[str, Any]]:
 
 def _step(session: Session) -> None:
     action = session.envs.action_space.sample()
-    after, reward, terminated, truncated, _ = session.envs.step(action)
+    after, reward, terminated, truncated, info = session.envs.step(action)
     session.buffer.add(
-        obs=session.obs, action=action, reward=reward, next_obs=after, terminated=terminated, truncated=truncated
+        obs=session.obs,
+        action=action,
+        reward=reward,
+        next_obs=true_next(after, terminated | truncated, info),
+        terminated=terminated,
+        truncated=truncated,
     )
     session.obs = after

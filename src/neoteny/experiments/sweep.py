@@ -55,7 +55,7 @@ class _Live:
     log: TextIO
 
 
-def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = None) -> Outcome:
+def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = None, quiet: bool = False) -> Outcome:
     """Carry out every run of `plan` that is not done, one process on each of `cores`, pinned.
 
     A run that fails is tried once more, from its checkpoint; if it fails again it is reported at the end. stop_after:
@@ -65,7 +65,7 @@ def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = No
     waiting = deque(run for run in plan.runs if run not in outcome.before)
     tries: dict[PlannedRun, int] = {}
     live: list[_Live] = []
-    watch = Watch(plan, out, len(outcome.before))
+    watch = Watch(plan, out, len(outcome.before), quiet)
     began = time.monotonic()
     with asked_to_stop() as stop:
         while waiting or live:

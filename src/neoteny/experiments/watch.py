@@ -17,10 +17,10 @@ _QUIET = 30.0
 class Watch:
     """A live line in a terminal, and a line now and then elsewhere."""
 
-    def __init__(self, plan: Plan, out: Path, before: int) -> None:
-        self._plan, self._out, self._before = plan, out, before
+    def __init__(self, plan: Plan, out: Path, before: int, quiet: bool = False) -> None:
+        self._plan, self._out, self._before, self._quiet = plan, out, before, quiet
         self._steps = dict.fromkeys(plan.runs, 0)
-        self._live = sys.stdout.isatty()
+        self._live = not quiet and sys.stdout.isatty()
         self._shown = 0.0
         self._marks: deque[tuple[float, int]] = deque(maxlen=60)
         for run in plan.runs:
@@ -29,7 +29,7 @@ class Watch:
     def show(self, done: int, running: list[PlannedRun]) -> None:
         """The present line, if it is time for one."""
         now = time.monotonic()
-        if now - self._shown < (1.0 if self._live else _QUIET):
+        if self._quiet or now - self._shown < (1.0 if self._live else _QUIET):
             return
         self._shown = now
         for run in self._steps:
@@ -52,7 +52,8 @@ class Watch:
 
     def say(self, text: str) -> None:
         """Something that happened."""
-        print(("\r\x1b[K" if self._live else "") + text, flush=True)
+        if not self._quiet:
+            print(("\r\x1b[K" if self._live else "") + text, flush=True)
 
     def end(self) -> None:
         """End the live line."""

@@ -131,7 +131,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
         after, reward, terminated, truncated, info = session.envs.step(action)
     except Exception as error:
         raise EnvironmentFailed(evaluating=False) from error
-    next_obs = _true_next(after, terminated | truncated, info)
+    next_obs = true_next(after, terminated | truncated, info)
     session.ticks += 1
     session.step += config.num_envs
     bad = ~(finite(next_obs) & finite(reward))
@@ -177,7 +177,7 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
             run.log(session.step, updates=session.updates, intervention=intervention.name)
 
 
-def _true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
+def true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
     """What followed each action: the final observation where an episode ended, and not the reset's."""
     if not ended.any():
         return after
