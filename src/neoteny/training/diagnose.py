@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.plasticity.verdict import RULES, Finding, judge
+from neoteny.plasticity.verdict import RULES, Finding, judge, rules_of
 from neoteny.training.run import read_metrics
 
 OTHER_CAUSES = (
@@ -27,7 +27,7 @@ def findings(directory: Path) -> dict[str, list[Finding]]:
     steps = [line["step"] for line in lines]
     found: dict[str, list[Finding]] = {}
     for network in networks:
-        judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in RULES]
+        judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in rules_of(network)]
         found[network] = [finding for finding in judged if finding is not None]
     return found
 
