@@ -1,0 +1,34 @@
+"""Runs that learn are called healthy, over 5 seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import neoteny
+from neoteny.agents.configs import TD3Config
+from neoteny.training.config import PlasticityConfig, TrainConfig
+from neoteny.training.diagnose import findings, verdict
+from neoteny.training.inspect import facts_of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_run_that_learns_is_called_healthy(seed: int, tmp_path: Path) -> None:
+    config = TrainConfig(
+        "Pendulum-v1",
+        TD3Config((64, 64), actor_lr=1e-3, learning_starts=500),
+        total_timesteps=8_000,
+        seed=seed,
+        eval_every=8_000,
+        checkpoint_every=0,
+        plasticity=PlasticityConfig(probe_every=500),
+    )
+    run = neoteny.train(config, out=tmp_path / "run", quiet=True)
+    found = findings(run)
+    late = {network: [round(finding.late, 2) for finding in said[:3]] for network, said in found.items()}
+    print(f"seed {seed}: return {facts_of(run)['evaluations']}, trainability, inactive, dormant {late}")
+    assert list(facts_of(run)["evaluations"].values())[-1] > -500  # it does learn
+    assert verdict(found).splitlines()[0] == "The actor: no loss of plasticity was found."
+    assert "The critics: no loss of plasticity was found." in verdict(found)
