@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from neoteny.theory import theorems
+from neoteny.errors import missing_extra
+from neoteny.theory import dynamics, replays, theorems
+from neoteny.theory.figures import draw_all
 from neoteny.theory.results import Finding
 
 SEED = 2026
@@ -25,6 +27,15 @@ CHECKS: tuple[Callable[[np.random.Generator], Finding], ...] = (
     partial(theorems.theorem_2, soft=True),
     theorems.theorem_2_tight,
     theorems.theorem_2_ascent,
+    dynamics.theorem_3,
+    dynamics.theorem_3_drift,
+    dynamics.theorem_3_conditions,
+    dynamics.fresh_decay,
+    dynamics.raw_norm,
+    *(partial(replays.fresh_under, name=name) for name in replays.CLAIMS),
+    replays.schedules,
+    dynamics.kernel_rank,
+    dynamics.saddle_time,
 )
 COLUMNS = {"statement": 20, "what it says": 46, "measured": 46, "problems": 8, "held": 5}
 
@@ -34,11 +45,19 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="neoteny theory", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("theory"), help="the directory to write (theory)")
     options = parser.parse_args(argv)
+    try:
+        import matplotlib  # noqa: F401  # known to be missing before minutes are spent
+    except ImportError as error:
+        raise missing_extra("drawing", "report", error) from error
     options.out.mkdir(parents=True, exist_ok=True)
     findings = run(show=True)
+    pictures = draw_all({finding.name: finding for finding in findings}, options.out)
     (options.out / "table.md").write_text(markdown(findings))
     (options.out / "findings.json").write_text(json.dumps([vars(finding) for finding in findings], indent=1) + "\n")
-    print(f"\n{table(findings)}\n\nWrote {options.out}: table.md, findings.json")
+    print(
+        f"\n{table(findings)}\n\nWrote {options.out}: table.md, findings.json, "
+        + ", ".join(picture.name for picture in pictures)
+    )
     return int(any(finding.held is False for finding in findings))
 
 

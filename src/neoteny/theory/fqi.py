@@ -76,14 +76,14 @@ def play(rng: np.random.Generator, mdp: MDP, policy: Floats) -> tuple[Ints, Ints
 
 def first_gradients(rng: np.random.Generator, run: Run, iterations: int) -> Iterator[FirstGradient]:
     """Run FQI and yield, of every iteration from the second on and every h, the first gradient and its parts."""
-    for k, old, _, parts in iterate(rng, run, iterations):
-        if old is not None and k > 1:
+    for k, _, _, parts in iterate(rng, run, iterations):
+        if k > 1:
             yield from parts
 
 
 def iterate(
     rng: np.random.Generator, run: Run, iterations: int
-) -> Iterator[tuple[int, Floats | None, Floats, list[FirstGradient]]]:
+) -> Iterator[tuple[int, Floats, Floats, list[FirstGradient]]]:
     """Run FQI: k, the parameters before and after (H, P), and the parts of the first gradients."""
     mdp, f = run.mdp, run.f
     _, horizon, states, actions = mdp.rewards.shape

@@ -79,7 +79,7 @@ def convergence(rng: np.random.Generator, problems: int, sizes: Sequence[int], w
     return np.array(found)
 
 
-def exponent(sizes: Sequence[int] | Floats, curves: Floats) -> tuple[float, float]:
+def exponent(sizes: Sequence[float] | Floats, curves: Floats) -> tuple[float, float]:
     """The power b of curves ~ sizes^b, fitted to each row (problems, sizes) in logs: mean, half of the 95% interval."""
     x = np.log(np.asarray(sizes, np.float64))
     y = np.log(np.atleast_2d(curves))
