@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -97,7 +98,8 @@ def table(findings: Sequence[Finding]) -> str:
 def markdown(findings: Sequence[Finding]) -> str:
     """The same for a page."""
     rows = [list(COLUMNS), ["---"] * len(COLUMNS), *map(cells, findings)]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+    escaped = [[re.sub(r"([|*_<])", r"\\\1", cell) for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 def _row(parts: Sequence[str], widths: Sequence[int]) -> str:

@@ -77,7 +77,7 @@ def theorem_3_drift(rng: np.random.Generator, each: int = 10) -> Finding:
     )
 
 
-def theorem_3_conditions(rng: np.random.Generator, problems: int = 20) -> Finding:
+def theorem_3_conditions(rng: np.random.Generator, problems: int = 10) -> Finding:
     """What has to hold for the older transitions to add nothing."""
     cells = STATES * ACTIONS
     rests: dict[str, list[float]] = {"as assumed": [], "N 20": [], "SWD": [], "Adam": []}
@@ -148,7 +148,7 @@ def _rms(found: list[FirstGradient], part: str, low: int, high: int) -> float:
     return float(np.sqrt(np.mean([_norm(getattr(g, part)) ** 2 for g in found if low <= g.k < high])))
 
 
-def kernel_rank(rng: np.random.Generator, problems: int = 10, iterations: int = 60) -> Finding:
+def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 50) -> Finding:
     """Effective rank of the kernel along warm-started FQI, beside fresh networks and networks trained once."""
     found = [kernel_ranks(rng, iterations) for _ in range(problems)]
     fresh = np.array([ranks.fresh.mean() for ranks in found])

@@ -65,7 +65,7 @@ def gradient(panels: Any, findings: Mapping[str, Finding]) -> None:
         "uniform, N 400": (PURPLE, "D"),
     }
     for name, (colour, marker) in styles.items():
-        data = findings[name].data
+        data = findings[f"Fresh, {name}"].data
         left.plot(data["k"], data["predicted"], "-", color=colour, linewidth=1.5)
         left.plot(data["k"], data["measured"], marker, color=colour, markersize=5, label=name)
     left.set(xscale="log", yscale="log", xlabel="k", ylabel="norm of the fresh term")

@@ -44,7 +44,7 @@ def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Find
     rate = exponent(far, np.array([law.share(int(k)) for k in far]))[0]
     tends = gain(law, 10**9)
     return Finding(
-        name,
+        f"Fresh, {name}",
         f"{says} (T 400)" if "T" in says else says,
         f"measured over predicted within {error:.0e}; {gain(law, 1_000):.2f} and {gain(law, 30_000):.2f} times "
         f"uniform's at k 1,000 and 30,000; exponent for large k {rate + 0.0:.2f}; older data add {rest:.1g} of it",

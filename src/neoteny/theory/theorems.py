@@ -121,7 +121,7 @@ def theorem_2_tight(rng: np.random.Generator, horizons: int = 30) -> Finding:
     )
 
 
-def theorem_2_ascent(rng: np.random.Generator, problems: int = 64, steps: int = 1_500) -> Finding:
+def theorem_2_ascent(rng: np.random.Generator, problems: int = 48, steps: int = 1_000) -> Finding:
     """The bound against q tables sought to break it; without sqrt(H) it is broken."""
     tops, broken, curves = [], 0, {}
     for horizon in (2, 4, 6):
