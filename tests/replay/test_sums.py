@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neoteny as n
@@ -52,6 +52,7 @@ def test_large_buffers(schedule: Describing, size: int) -> None:
     check(schedule, size, 1_000)
 
 
+@settings(deadline=None)
 @given(st.floats(1.01, 500), st.floats(0, 1), st.integers(1, 600))
 def test_linear_schedules_of_any_size(decay_steps: float, min_weight: float, size: int) -> None:
     check(n.LinearDecay(decay_steps, min_weight), size, (size + 1) // 2)
@@ -65,6 +66,14 @@ def test_the_share_says_what_the_specification_says() -> None:
     assert swd.fresh_share(10**12) * 10**12 == pytest.approx(10, rel=1e-3)
     assert all(swd.fresh_share(10**e) * 10**e < 10 for e in range(13))
     assert n.Uniform().fresh_share(10**12) == 1e-12
+
+
+def test_few_ages_of_a_long_decay_lose_no_digits() -> None:
+    for power in (1, 2, 4):
+        schedule = n.PolynomialDecay(1e9, power=power)
+        assert weight_sums(schedule, 1, 1).weights == pytest.approx(1, rel=1e-8)
+        weights = schedule.weight(np.arange(1, 2_001))
+        assert weight_sums(schedule, 2_000, 2_000).weights == pytest.approx(weights.sum(), rel=1e-8)
 
 
 def test_harmonic_numbers_meet_where_the_series_takes_over() -> None:

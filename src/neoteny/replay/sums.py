@@ -107,6 +107,9 @@ def _polynomial(n: int, schedule: PolynomialDecay) -> Sums:
     """sum_{a <= m} (T - a)^p = (B_{p+1}(T) - B_{p+1}(T - m)) / (p + 1), with B Bernoulli's polynomials, over T^p."""
     t, p, w = schedule.decay_steps, int(schedule.power), schedule.min_weight
     m = _before(schedule.reach, n)
+    if m <= 1_000:  # few ages of a long T would be the difference of two numbers nearly alike
+        young = (1 - np.arange(1, m + 1) / t) ** p
+        return Sums(float(young.sum()) + w * (n - m), float((young**2).sum()) + w * w * (n - m))
     first, second = (
         (bernoulli(power + 1, t) - bernoulli(power + 1, t - m)) / ((power + 1) * t**power) for power in (p, 2 * p)
     )
