@@ -77,6 +77,7 @@ def gradient(panels: Any, findings: Mapping[str, Finding]) -> None:
     first, start = data["k"][0], data["fresh"][0]
     right.plot(data["k"], [start * first / k for k in data["k"]], ":", color=GREY, label="1/k")
     right.set(xscale="log", yscale="log", xlabel="k", ylabel="norm, RMS over steps h < H")
+    right.set_xticks([20, 50, 100, 200], ["20", "50", "100", "200"])
     right.minorticks_off()
     right.set_title("Real FQI: policy and targets move\nno expectation", fontsize=10)
     right.legend(fontsize=8)
