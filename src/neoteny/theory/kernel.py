@@ -40,7 +40,7 @@ class KernelRanks:
     warm_full: float
     """The same of the warm-started, over all iterations."""
     once: float
-    """Of networks trained from fresh, for as many steps, on the values that FQI ended with: no moving targets."""
+    """Of networks trained from fresh, for as many steps, on the values that FQI ended with, all cells alike."""
 
 
 def kernel_ranks(
