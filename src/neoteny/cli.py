@@ -218,6 +218,13 @@ def list_all(argv: list[str]) -> int:
     return 0
 
 
+def theory(argv: list[str]) -> int:
+    """check every statement of the paper's theory in numbers: a table and plots, in minutes"""
+    from neoteny.theory.command import main as run_theory
+
+    return run_theory(argv)
+
+
 def bench_replay(argv: list[str]) -> int:
     """what a draw and a sample cost, beside uniform replay"""
     from neoteny.bench.replay import main as run_bench
@@ -265,6 +272,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "reproduce": reproduce,
     "claims": claims,
     "list": list_all,
+    "theory": theory,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,

@@ -26,9 +26,10 @@ MAY_IMPORT = {
     "integrations": {"errors", "replay", "plasticity", "interventions"},
     "experiments": {"errors", "replay", "agents", "envs", "plasticity", "training"},
     "testing": {"replay"},
+    "theory": {"errors", "replay", "plasticity"},
     "bench": {"errors", "replay", "agents", "training", "experiments", "integrations", "cli"},
     "demo": {"errors", "replay", "agents", "training"},
-    "cli": {"errors", "agents", "training", "experiments", "demo", "bench"},
+    "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
 }
 """Each room, and the other rooms of ours that it may import."""
 

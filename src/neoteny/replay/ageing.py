@@ -31,13 +31,37 @@ class Schedule(Protocol):
 
 
 class Describing:
-    """What our own schedules inherit: ``describe``. A user's may, too."""
+    """What our own schedules inherit: ``describe``, ``fresh_share``, ``effective_sample_size``. A user's may, too."""
 
     weight: Callable[..., Any]
 
     def describe(self, *, capacity: int, num_envs: int = 1) -> Description:
         """What this schedule does to a full buffer of `capacity` transitions."""
         return describe(self, capacity=capacity, num_envs=num_envs)
+
+    def fresh_share(self, size: int, newest: int = 1) -> float:
+        """The share of draws that go to the `newest` of `size` held: sum_{a <= newest} w(a) / sum_{a <= size} w(a).
+
+        The coefficient of the fresh term in Theorem 3 of SWD (ICLR 2026), which is 1 / size under uniform replay. In
+        closed form, for one environment (`neoteny.replay.sums`). Linear decay, while size > T: for the newest
+        (1 - 1/T) / (T (1 - w_min)^2 / 2 + w_min size), up to terms of 1/T. With w_min > 0 it falls as 1 / size
+        still, at most 1 / w_min times as large.
+        """
+        from neoteny.replay.sums import weight_sums  # which knows the schedules, which inherit from this
+
+        if not 1 <= newest <= size:
+            raise ValueError(f"newest must be from 1 to size, {size}, got {newest}")
+        total = positive_total(self, weight_sums(self, size, size).weights, size)
+        return weight_sums(self, newest, size).weights / total
+
+    def effective_sample_size(self, size: int) -> float:
+        """1 / sum(p^2) of `size` transitions, in closed form, for one environment: (sum w)^2 / sum w^2."""
+        from neoteny.replay.sums import weight_sums
+
+        if size < 1:
+            raise ValueError(f"size must be >= 1, got {size}")
+        weights, squares = weight_sums(self, size, size)
+        return positive_total(self, weights, size) ** 2 / squares
 
 
 @dataclass(frozen=True)
