@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neoteny.experiments.plan import PlannedRun
 from neoteny.training.config import ReplayConfig, TrainConfig
 
 STEPS = np.arange(1_000, 21_000, 1_000)
@@ -26,10 +27,20 @@ def write_run(
     config = TrainConfig(
         env, replay=ReplayConfig(replay, decay_steps=decay_steps), total_timesteps=20_000, seed=seed, threads=1
     )
+    return _write(folder, config, level, done, evaluate)
+
+
+def write_planned(folder: Path, run: PlannedRun, level: float) -> Path:
+    """The same, as a plan says it should be."""
+    return _write(folder, run.config, level)
+
+
+def _write(folder: Path, config: TrainConfig, level: float, done: bool = True, evaluate: bool = True) -> Path:
+    replay = config.replay.replay
     path = folder / config.default_directory().relative_to("runs")
     path.mkdir(parents=True)
     (path / "config.json").write_text(json.dumps({"config": config.to_json(), "environment": {}, "versions": {}}))
-    rng = np.random.default_rng([seed, len(replay), len(env)])
+    rng = np.random.default_rng([config.seed, len(replay), len(config.env)])
     returns = level * (1 - np.exp(-STEPS / 5_000)) * (1 + 0.05 * rng.standard_normal(20))
     with (path / "metrics.jsonl").open("w") as file:
         for step, value in zip(STEPS.tolist(), returns.tolist(), strict=True):

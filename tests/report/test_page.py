@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from browser import opened
-from made_up import write_run, write_runs
+from made_up import write_planned, write_run, write_runs
 from neoteny.cli import main
+from neoteny.experiments.plan import load_plan
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def test_the_verdict_in_words_comes_first(made: Path) -> None:
     assert "95% interval +" in words
     assert "11 and 10 runs, on 2 tasks, 5 to 6 seeds on each" in words
     assert "The paper makes no such claim." in words
-    assert "1 runs are not finished" in words
+    assert "Not finished: 1 of 22 runs" in words
     assert "td3-swd has unequal numbers of runs (Hopper-v5 6, Pendulum-v1 5)" in words
 
 
@@ -99,3 +100,24 @@ def test_names_in_the_page_are_text(tmp_path: Path) -> None:
     with opened(tmp_path / "out" / "index.html") as tab:
         assert tab.locator("main i, main b").count() == 0
         assert tab.complaints == []
+
+
+def test_claims_show_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of fig2 at laptop scale all runs, made up; of fig1, which includes it and is reduced too far, never a verdict."""
+    plan = load_plan("swd/fig2", "laptop")
+    for run in plan.runs:
+        better = 1.3 if "swd" in run.method else 1.0
+        write_planned(tmp_path, run, 1_000 * better * (1 + 0.01 * run.config.seed))
+    assert main(["claims", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"reproduced, laptop scale: swd against uniform, \+[23]\d\.\d% \(95% interval", said)
+    assert "reproduced, laptop scale: swd, T scaled against uniform" in said
+    assert "no verdict, laptop scale: swd against uniform" in said
+    assert said.count("paper scale:") == 0
+    words = ["report", str(tmp_path), "--plan", "swd/fig2", "--scale", "laptop", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    reduced = "laptop scale. Reduced: Hopper and HalfCheetah instead of five tasks"
+    assert page.count(reduced) >= page.count("<figure>") > 8  # on every figure
+    assert "SWD &gt; uniform on all five tasks" in page
+    assert (tmp_path / "out" / "tables" / "verdicts.csv").read_text().count("reproduced") == 2

@@ -31,7 +31,7 @@ def _verdicts(plan: Plan, out: Path) -> list[str]:
     if not any(is_done(out / run.directory) for run in plan.runs):
         return []
     return [
-        f"{plan.scale} scale: {finding.outcome}, {words.comparison(finding)}, {words.percent(finding.test.gain)} "
+        f"{words.outcome(finding, plan.scale)}: {words.comparison(finding)}, {words.percent(finding.test.gain)} "
         f"({words.evidence(finding)})"
         for finding in findings(plan, out)
         if finding.test is not None

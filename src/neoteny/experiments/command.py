@@ -52,19 +52,20 @@ def main(prog: str, argv: list[str]) -> int:
         outcome = sweep(plan, options.out, cores, stop_after)
     status = conclude(outcome, plan, options.out)
     if status == 0 and prog == "reproduce":
-        _report(plan, options.out, options.shard)
+        _report(plan, options)
     return status
 
 
-def _report(plan: Plan, out: Path, shard: str | None) -> None:
+def _report(plan: Plan, options: argparse.Namespace) -> None:
     """The page, once every run is there; of a part of the plan, how to make it."""
-    folder = out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
-    if shard:
-        print(f"Once every part is done: neoteny report {out} --plan {plan.name} --scale {plan.scale} --out {folder}")
+    folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
+    if options.shard:
+        words = f"{options.out} --plan {options.plan} --scale {plan.scale} --out {folder}"
+        print(f"Once every part is done: neoteny report {words}")
         return
     from neoteny.experiments.reporting import report_plan
 
-    report_plan(plan, [out], folder)
+    report_plan(plan, [options.out], folder)
 
 
 def describe(plan: Plan, out: Path) -> str:

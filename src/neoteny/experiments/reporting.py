@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     if options.plan:
         report_plan(load_plan(options.plan, options.scale), options.runs, options.out)
     else:
-        named = ", ".join(str(path) for path in options.runs)
+        named = ", ".join(path.name or str(path) for path in options.runs)
         publish(_gather_any(options.runs, f"Runs in {named}"), options.out)
     return 0
 
@@ -66,7 +66,7 @@ def publish(report: Report, out: Path) -> Path:
     """Write a report, and say what was found."""
     page = write_report(report, out)
     for finding in report.findings:
-        print(sentence(finding))
+        print(sentence(finding, report.about.scale))
     for note in report.notes:
         print(note)
     print(f"{report.about.footnote}\nWrote {page}, with figures/ and tables/ beside it.")

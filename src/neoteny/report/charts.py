@@ -21,12 +21,12 @@ def chart(panel: Lines | Dots, styles: Mapping[str, Look]) -> Figure:
 def _lines(panel: Lines, styles: Mapping[str, Look]) -> Figure:
     traces = [trace for one in panel.curves for trace in _curve(one, styles[one.method])]
     layout = {
-        "xaxis": {"title": {"text": panel.xlabel}, "tickformat": "~s" if panel.xlabel == "step" else ""},
-        "yaxis": {"title": {"text": panel.ylabel}},
+        "xaxis": {"title": _title(panel.xlabel), "tickformat": "~s" if panel.xlabel == "step" else ""},
+        "yaxis": {"title": _title(panel.ylabel)},
         "height": 330 + 20 * max(0, len(panel.curves) - 2),
-        "margin": {"l": 62, "r": 12, "t": 8, "b": 48},
+        "margin": {"l": 58, "r": 12, "t": 8, "b": 44},
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
     }
     return {"data": traces, "layout": layout}
 
@@ -73,12 +73,14 @@ def _dots(panel: Dots, styles: Mapping[str, Look]) -> Figure:
         line = {"color": "ink", "width": 1, "dash": "dash"}
         shapes = [{"type": "line", "xref": "x", "yref": "paper", "x0": panel.line, "x1": panel.line, "y0": 0, "y1": 1}]
         shapes[0]["line"] = line
-    axis: Figure = {"title": {"text": panel.xlabel}, "automargin": True}
+    axis: Figure = {"title": _title(panel.xlabel), "automargin": True}
     if panel.percent:
         axis["tickformat"] = "+.0%"
+    if panel.span is not None:
+        axis["range"] = list(panel.span)
     layout = {
         "xaxis": axis,
-        "yaxis": {"automargin": True, "autorange": "reversed", "type": "category"},
+        "yaxis": {"automargin": True, "range": [len(panel.dots) - 0.5, -0.5], "type": "category"},
         "height": 96 + sum(20 + 18 * _wrapped(dot.label).count("<br>") + 12 for dot in panel.dots),
         "margin": {"l": 8, "r": 12, "t": 8, "b": 48},
         "showlegend": False,
@@ -110,6 +112,10 @@ def _dot(dot: Dot, look: Look, percent: bool) -> Figure:
         bounds = f"{dot.low:{'+.1%' if percent else '.4g'}} to {dot.high:{'+.1%' if percent else '.4g'}}"
         trace["hovertemplate"] = f"%{{x:{form}}} ({bounds})<extra></extra>"
     return trace
+
+
+def _title(text: str) -> Figure:
+    return {"text": text, "font": {"size": 12}, "standoff": 8}
 
 
 def _wrapped(label: str, width: int = 22) -> str:

@@ -18,14 +18,14 @@ _STEADY: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Da
 
 
 def write_figures(sections: tuple[Section, ...], styles: Mapping[str, Look], footnote: str, folder: Path) -> list[Path]:
-    """Each section in each format; where there are several panels, in rows of three."""
+    """Each section in each format; its panels in rows of two or three."""
     import matplotlib
     from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for section in sections:
-        columns = min(3, len(section.panels))
+        columns = 2 if len(section.panels) == 4 else min(3, len(section.panels))
         rows = math.ceil(len(section.panels) / columns)
         tallest = max(_height(panel) for panel in section.panels)
         figure = Figure(figsize=(5.2 * columns + 0.6, tallest * rows + 1.0), layout="constrained")
@@ -60,6 +60,8 @@ def _lines(ax: Any, panel: Lines, styles: Mapping[str, Look]) -> None:
     ax.set_title(panel.title, fontsize=10)
     ax.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     ax.grid(alpha=0.25)
+    if panel.xlabel == "step":
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1_000:,g}k" if value else "0")
     ax.legend(fontsize=7, framealpha=0.6)
 
 
@@ -77,6 +79,8 @@ def _dots(ax: Any, panel: Dots, styles: Mapping[str, Look]) -> None:
     ax.set_ylim(-0.6, len(panel.dots) - 0.4)
     ax.set_title(panel.title, fontsize=10)
     ax.set_xlabel(panel.xlabel)
+    if panel.span is not None:
+        ax.set_xlim(*panel.span)
     if panel.percent:
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}")
     ax.grid(alpha=0.25, axis="x")

@@ -37,12 +37,14 @@ class About:
     """Whether these runs can say anything of the paper."""
     planned: Mapping[str, int] | None = None
     """How many runs each method should have."""
+    note: str = ""
+    """What to write on figures where there is no plan."""
 
     @property
     def footnote(self) -> str:
         """The scale and what was reduced."""
         if not self.scale:
-            return "Runs without a plan, at no scale of the paper's."
+            return self.note or "Runs without a plan, at no scale of the paper's."
         if not self.paper:
             return f"{self.name}, at the scale of its plan; the paper says nothing of it."
         reduced = f" Reduced: {self.reduced}." if self.reduced else " Nothing reduced."
@@ -119,10 +121,10 @@ def _notes(
     """What a reader must know of these runs."""
     notes = []
     if unfinished := sum(not record.done for record in records):
-        notes.append(f"{unfinished} runs are not finished: they are in the curves, and have no score.")
+        notes.append(f"Not finished: {unfinished} of {len(records)} runs. They are in the curves, and have no score.")
     if training := sum(not record.evaluated for record in records):
         notes.append(
-            f"{training} runs were not evaluated: the returns of their training episodes stand for evaluations."
+            f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
         )
     for method, by_task in scores.items():
         counts = {task: len(values) for task, values in by_task.items()}

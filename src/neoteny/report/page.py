@@ -91,10 +91,11 @@ def _card(finding: Finding, report: Report) -> str:
         words.paper(finding),
         report.about.footnote,
     ]
+    verdict = words.outcome(finding, report.about.scale)
     paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
     about_numbers = f'<p class="soft">{escape(words.evidence(finding))}</p>'
     return f"""<article class="claim {MOODS.get(finding.outcome, "")}">
-<div class="head"><h3>{escape(words.comparison(finding))}</h3><span class="pill">{escape(finding.outcome)}</span></div>
+<div class="head"><h3>{escape(words.comparison(finding))}</h3><span class="pill">{escape(verdict)}</span></div>
 <p class="number">{escape(gain)} {of}</p>{about_numbers}{paragraphs}</article>
 """
 
@@ -104,8 +105,9 @@ def _section(section: Section, report: Report, figures: list[Figure]) -> str:
     panels = []
     for panel in section.panels:
         figures.append(chart(panel, styles))
+        head = f"<h3>{escape(panel.title)}</h3>" if panel.title else ""
         panels.append(
-            f'<figure><h3>{escape(panel.title)}</h3><div class="plot" data-figure="{len(figures) - 1}"></div>'
+            f'<figure>{head}<div class="plot" data-figure="{len(figures) - 1}"></div>'
             f"<figcaption>{escape(report.about.footnote)}</figcaption></figure>"
         )
     lone = " lone" if len(panels) == 1 else ""

@@ -74,7 +74,7 @@ def difference_section(findings: Sequence[Finding]) -> Section:
         "How much better, as a share of the baseline's mean, with the gains that a permutation test within tasks does "
         "not reject at 5%. A star is the paper's effect. Where no interval is drawn, so few runs bound none."
     )
-    panels = (Dots("Difference", "gain over the baseline", tuple(dots), 0.0, True),) if dots else ()
+    panels = (Dots("", "gain over the baseline", tuple(dots), 0.0, True),) if dots else ()
     return Section("differences", "Differences", text, panels)
 
 
@@ -103,7 +103,7 @@ def profile_section(
         Curve(method, thresholds, share, low_high[0], low_high[1], f"{normal[method].size} runs")
         for method, (share, low_high) in profiles.items()
     ]
-    panel = Lines("Performance profile", NORMALISED, "share of runs above it", tuple(curves))
+    panel = Lines("", NORMALISED, "share of runs above it", tuple(curves))
     text = (
         "The share of runs on all tasks whose normalised score is above each, with 95% bootstrap intervals (rliable)."
     )
@@ -117,7 +117,7 @@ def improvement_section(improvements: Mapping[tuple[str, str], Estimate]) -> Sec
         "The probability that a run of the first scores above a run of the second on the same task, mean over tasks, "
         "with 95% bootstrap intervals (rliable)."
     )
-    panels = (Dots("Probability of improvement", "probability", tuple(dots), 0.5),) if dots else ()
+    panels = (Dots("", "probability", tuple(dots), 0.5, span=(-0.03, 1.03)),) if dots else ()
     return Section("improvement", "Probability of improvement", text, panels)
 
 

@@ -12,7 +12,7 @@ from neoteny.report.scores import Series
 
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 """Told apart by the colour-blind (Okabe and Ito, grey for black), on white and on black."""
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+DASHES = ("solid", "dash", "dashdot", "longdash", "dot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
 """7 and 5 have no common factor, so that 35 methods differ in one or the other."""
 BINS = 60
@@ -71,6 +71,8 @@ class Dots:
     line: float | None = None
     """Where a line is drawn: no difference."""
     percent: bool = False
+    span: tuple[float, float] | None = None
+    """Of the axis, where it is known beforehand."""
 
 
 @dataclass(frozen=True)

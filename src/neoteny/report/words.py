@@ -46,7 +46,7 @@ def evidence(finding: Finding) -> str:
     seeds = f"{few} seed{'s' * (few != 1)}" if few == many else f"{few} to {many} seeds"
     tasks = f"{len(finding.tasks)} task{'s' * (len(finding.tasks) != 1)}"
     return (
-        f"{interval}; permutation test within tasks, p = {test.p:.3f}; {finding.runs[0]} and {finding.runs[1]} runs, "
+        f"{interval}; permutation test within tasks, {_p(test.p)}; {finding.runs[0]} and {finding.runs[1]} runs, "
         f"on {tasks}, {seeds} on each."
     )
 
@@ -56,7 +56,7 @@ def paper(finding: Finding) -> str:
     claim = finding.claim
     if not claim.paper:
         return "The paper makes no such claim."
-    size = "" if claim.effect is None else f" Its effect here: {percent(claim.effect)}."
+    size = "" if claim.effect is None else f" Its effect, as compared here: {percent(claim.effect)}."
     return f"The paper: {claim.paper}.{size}"
 
 
@@ -67,10 +67,15 @@ def detectable(finding: Finding) -> str:
     return f"So many runs, spread as these are, detect {percent(finding.test.detectable)} four times in five."
 
 
-def sentence(finding: Finding) -> str:
+def outcome(finding: Finding, scale: str) -> str:
+    """The verdict, never without the scale."""
+    return f"{finding.outcome}, {scale} scale" if scale and finding.claim.paper else finding.outcome
+
+
+def sentence(finding: Finding, scale: str) -> str:
     """All of it."""
     parts = [
-        f"{finding.outcome.capitalize()}: {comparison(finding)}.",
+        f"{outcome(finding, scale).capitalize()}: {comparison(finding)}.",
         f"{percent(finding.test.gain)} of the baseline's mean." if finding.test else "",
         evidence(finding),
         finding.why,
@@ -78,6 +83,10 @@ def sentence(finding: Finding) -> str:
         paper(finding),
     ]
     return " ".join(part for part in parts if part)
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def percent(value: float) -> str:
