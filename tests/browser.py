@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,9 @@ def opened(page: Path, width: int = 1200, height: int = 900, scheme: str = "ligh
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=list(FLAGS))
+        # Chromium puts a socket below TMPDIR, whose path may have 107 letters, and make's TMPDIR is in this checkout.
+        short = {"TMPDIR": "/tmp"} if len(tempfile.gettempdir()) > 60 else {}
+        browser = playwright.chromium.launch(executable_path=binary, args=list(FLAGS), env={**os.environ, **short})
         tab: Any = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         tab.asked, tab.complaints = [], []
         tab.on("request", lambda request: tab.asked.append(request.url))
