@@ -14,13 +14,13 @@ from neoteny.report.verdict import Finding
 
 SPREAD = "Mean over runs, and one standard deviation of them around it."
 MEASURES = {
-    "trainability": "trainability: loss over a new network's",
-    "grama_inactive": "share of units inactive by GraMa",
-    "dormant_0.1": "share of dormant units",
-    "effective_rank": "effective rank of features",
-    "gradient_l1": "L1 norm of the gradient",
-    "fresh_gradient_share": "share of the newest in the gradient",
-    "churn": "churn: how far outputs move",
+    "trainability": "loss over a new network's",
+    "grama_inactive": "inactive units, share",
+    "dormant_0.1": "dormant units, share",
+    "effective_rank": "rank of features",
+    "gradient_l1": "gradient, L1 norm",
+    "fresh_gradient_share": "share of the newest",
+    "churn": "how far outputs move",
 }
 NORMALISED = "normalised score"
 
@@ -124,17 +124,18 @@ def improvement_section(improvements: Mapping[tuple[str, str], Estimate]) -> Sec
 def runtime_section(records: Sequence[Record], methods: Sequence[str]) -> Section:
     """How long runs took, each task apart."""
     panels = []
-    for task in tasks_of(records):
+    timed = [record for record in records if record.done and not math.isnan(record.seconds)]
+    unit, word = (3_600, "hours") if max((r.seconds for r in timed), default=0) >= 1_800 else (60, "minutes")
+    for task in tasks_of(timed):
         dots = []
         for method in methods:
-            here = [r for r in records if (r.method, r.task) == (method, task) and r.done]
-            hours = np.array([r.seconds for r in here if not math.isnan(r.seconds)]) / 3_600
-            if len(hours):
-                dots.append(Dot(method, method, float(hours.mean()), float(hours.min()), float(hours.max())))
-        if dots:
-            panels.append(Dots(task, "hours a run", tuple(dots)))
+            times = np.array([r.seconds for r in timed if (r.method, r.task) == (method, task)]) / unit
+            if len(times):
+                dots.append(Dot(method, method, float(times.mean()), float(times.min()), float(times.max())))
+        longest = max(dot.high for dot in dots)
+        panels.append(Dots(task, f"{word} a run", tuple(dots), span=(0.0, 1.08 * longest)))
     text = (
-        "Hours from a run's start to its end, on the machine where it ran, evaluations and checkpoints and whatever "
+        "From a run's start to its end, on the machine where it ran, evaluations and checkpoints and whatever "
         "else ran there included: mean, and from the shortest to the longest."
     )
     return Section("runtime", "Runtime and cost", text, tuple(panels))
