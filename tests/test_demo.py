@@ -36,10 +36,13 @@ def test_the_share_of_fresh_data_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_demo_ends_in_a_picture(tmp_path: Path, capsys: Any) -> None:
+def test_a_short_demo_ends_in_a_picture_and_a_page(tmp_path: Path, capsys: Any) -> None:
     assert main(["demo", "--out", str(tmp_path), "--steps", str(2 * PERIOD), "--seeds", "1"]) == 0
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "swd" / "1" / "DONE").exists()
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "swd against uniform" in page
+    assert "A demonstration: a pendulum, 12,000 steps, 1 seed, gravity" in page
     shown = capsys.readouterr().out
     assert "Mean return after the first change" in shown
     assert main(["demo", "--steps", "10"]) == 2

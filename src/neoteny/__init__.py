@@ -30,6 +30,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "TrainConfig": "neoteny.training.config",
     "load_policy": "neoteny.training.policy",
+    "load_runs": "neoteny.report.scores",
     "resume": "neoteny.training.start",
     "train": "neoteny.training.start",
 }
@@ -61,6 +62,7 @@ __all__ = [
     "__version__",
     "describe",
     "load_policy",
+    "load_runs",
     "resume",
     "train",
     "transition_fields",

@@ -198,6 +198,13 @@ def reproduce(argv: list[str]) -> int:
     return run_sweep("reproduce", argv)
 
 
+def report(argv: list[str]) -> int:
+    """a page with a verdict in words, figures and tables: neoteny report DIR... [--plan swd/fig2 --scale laptop]"""
+    from neoteny.experiments.reporting import main as run_report
+
+    return run_report(argv)
+
+
 def claims(argv: list[str]) -> int:
     """every claim of the paper, and what is known of it here so far"""
     parser = argparse.ArgumentParser(prog="neoteny claims", description=claims.__doc__)
@@ -270,6 +277,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "diagnose": diagnose,
     "sweep": sweep,
     "reproduce": reproduce,
+    "report": report,
     "claims": claims,
     "list": list_all,
     "theory": theory,

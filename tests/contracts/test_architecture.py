@@ -24,11 +24,12 @@ MAY_IMPORT = {
     "agents": {"errors", "networks"},
     "training": {"errors", "replay", "envs", "snapshot", "agents", "plasticity", "interventions"},
     "integrations": {"errors", "replay", "plasticity", "interventions"},
-    "experiments": {"errors", "replay", "agents", "envs", "plasticity", "training"},
+    "report": {"errors", "training"},
+    "experiments": {"errors", "replay", "agents", "envs", "plasticity", "training", "report"},
     "testing": {"replay"},
     "theory": {"errors", "replay", "plasticity"},
     "bench": {"errors", "replay", "agents", "training", "experiments", "integrations", "cli"},
-    "demo": {"errors", "replay", "agents", "training"},
+    "demo": {"errors", "replay", "agents", "training", "report"},
     "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
 }
 """Each room, and the other rooms of ours that it may import."""

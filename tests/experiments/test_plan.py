@@ -142,10 +142,34 @@ def test_what_is_refused(tmp_path: Path) -> None:
         "must say in `reduced`": lambda: make_plan("p", {**SMALL, "laptop": {"steps": 5}}, "laptop"),
         "method swd: there is no setting 'widht'": lambda: make_plan("p", {**SMALL, "methods": {"swd": {"widht": 3}}}),
         "two methods with the same": lambda: make_plan("p", {**SMALL, "methods": {"a": {}, "b": {}}}),
+        "claims something of 'sdw'; its methods are uniform, swd": lambda: make_plan(
+            "p", {**SMALL, "claims": [{"method": "sdw", "baseline": "uniform"}]}
+        ),
+        "a claim has method and baseline, and may have": lambda: make_plan(
+            "p", {**SMALL, "claims": [{"method": "swd", "efect": 0.1}]}
+        ),
         "agent must be one of": lambda: make_plan("p", {**SMALL, "agent": "ppo"}),
     }.items():
         with pytest.raises(UsageError, match=message):
             attempt()
+
+
+def test_what_our_plans_claim() -> None:
+    """The paper's own, with its effect where it gives one; our controls nothing of the paper's."""
+    for name in EVERY:
+        claims = load_plan(name).claims
+        assert claims is not None
+        assert bool(claims) == (name != "swd/tab12")
+        assert all(bool(claim.paper) == name.startswith("swd/") for claim in claims)
+        assert load_plan(name, "laptop").speaks == (name == "swd/fig2" or name.startswith("controls/"))
+        assert load_plan(name).speaks
+    assert {claim.effect for claim in load_plan("swd/fig1").claims or ()} == {0.137}
+    utd = {claim.method: (claim.baseline, claim.effect) for claim in load_plan("swd/fig10").claims or ()}
+    assert utd["swd, utd 5"] == ("uniform, utd 5", 0.301)
+    table = {claim.method: claim.effect for claim in load_plan("swd/tab2").claims or ()}
+    assert table["swd, exact"] == pytest.approx(229.01 / 190.46 - 1, abs=5e-4)
+    assert table["swd, bucketed"] == pytest.approx(224.93 / 190.46 - 1, abs=5e-4)
+    assert make_plan("small", SMALL).claims is None
 
 
 def test_cores_are_those_that_may_be_used(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import neoteny
+from browser import opened
 from neoteny.cli import main
 from neoteny.experiments.plan import load_plan
 from neoteny.experiments.sweep import in_use
@@ -79,9 +81,29 @@ def test_again_it_does_nothing_and_widened_only_what_is_new(whole: Path, capsys:
     assert main(["reproduce", wider, "--out", str(whole / "runs"), "--jobs", "1"]) == 0
     assert "16 of 16 runs are done" in (said := capsys.readouterr().out)
     assert "4 of them now" in said
+    assert "score of a run: its mean return over the last 10% of evaluations, at least 3" in said  # before the first
+    page = whole / "runs" / "report" / "small-paper" / "index.html"
+    assert said.endswith(f"Wrote {page}, with figures/ and tables/ beside it.\n")
+    assert page.is_file()
     after = {run.directory: (whole / "runs" / run.directory / "DONE").stat().st_mtime_ns for run in runs}
     assert before == after
     assert not list((whole / "runs" / "logs").iterdir())
+
+
+def test_it_ends_in_a_page(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two replays, two tasks, three seeds, with the names of the plan; opened in a browser, where there is one."""
+    assert main(["report", str(whole / "runs"), "--plan", write_plan(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Undecided: swd against uniform.")
+    assert "6 and 6 runs, on 2 tasks, 3 seeds on each. Fewer than 5 seeds decide nothing." in said
+    assert neoteny.load_runs(whole / "runs" / "Pendulum-v1").groupby(["method", "seed"]).size().min() == 3
+    with opened(tmp_path / "report" / "index.html") as tab:
+        assert tab.locator("#curves .plot").count() == 2
+        for plot in tab.locator("#curves .plot").all():
+            assert plot.locator(".scatterlayer path.js-line").count() == 2 * 2
+            assert "swd (3 runs)" in plot.inner_text()
+        assert tab.locator("#ages .plot").count() == 2
+        assert tab.complaints == []
 
 
 def test_pinned_one_process_on_each_core_with_one_thread(whole: Path) -> None:
@@ -151,7 +173,8 @@ def test_a_failure_is_tried_again_and_does_not_stop_the_others(
 def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
     runs = load_plan(plan).runs
-    assert main(["sweep", plan, "--out", str(out), "--shard", "2/2"]) == 0
+    assert main(["reproduce", plan, "--out", str(out), "--shard", "2/2"]) == 0
+    assert f"Once every part is done: neoteny report {out} --plan {plan} --scale paper" in capsys.readouterr().out
     assert [(out / run.directory / "DONE").exists() for run in runs] == [False, True, False, True]
     (out / runs[0].directory).mkdir(parents=True)
     held = lock(out / runs[0].directory)

@@ -30,7 +30,7 @@ is lost, nor what happens on a task that stays the same."""
 
 
 def main(argv: list[str]) -> int:
-    """Run both over a few seeds, one run on each core, and draw what happened."""
+    """Run both over a few seeds, one run on each core, draw what happened and write its report."""
     parser = argparse.ArgumentParser(prog="neoteny demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="the directory to write (demo)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each run ({STEPS:,})")
@@ -62,8 +62,26 @@ def main(argv: list[str]) -> int:
     for replay in REPLAYS:
         means = [_after_first_change(run) for (name, _), run in runs.items() if name == replay]
         print(f"  {replay:<8}" + "".join(f"{mean:9.1f}" for mean in means))
-    print(f"\n{caption}\n\nWrote {picture}. A real task: neoteny train td3 --env Hopper-v5 --replay swd")
+    page = report(runs, options.out, options.steps, options.seeds)
+    print(f"\n{caption}\n\nWrote {picture} and {page}. A real task: neoteny train td3 --env Hopper-v5 --replay swd")
     return 0
+
+
+def report(runs: dict[tuple[str, int], Path], out: Path, steps: int, seeds: int) -> Path:
+    """The page of these runs, as `neoteny report` makes it."""
+    from neoteny.report.gather import About, gather
+    from neoteny.report.scores import read_runs
+    from neoteny.report.write import write_report
+
+    plural = "s" * (seeds > 1)
+    note = (
+        f"A demonstration: a pendulum, {steps:,} steps, {seeds} seed{plural}, gravity changed every {PERIOD:,} steps."
+    )
+    records = read_runs([], {run: replay for (replay, _), run in runs.items()})
+    try:
+        return write_report(gather(records, About("TD3 in a world that changes", note=note)), out / "report")
+    except ImportError as error:
+        raise missing_extra("the demo's page", "report", error) from error
 
 
 def make_env() -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neoteny.experiments.plan import SCALES, load_plan, papers_plans
+from neoteny.experiments.plan import SCALES, Plan, load_plan, papers_plans
+from neoteny.experiments.reporting import findings
 from neoteny.experiments.work import is_done
+from neoteny.report import words
 
 
 def describe(out: Path) -> str:
@@ -18,6 +20,19 @@ def describe(out: Path) -> str:
             for plan in plans
         ]
         lines.append(f"{name:<18}{plans[0].title}")
-        lines += [f"{'':<18}{text}" for text in (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}")]
+        known = [text for plan in plans for text in _verdicts(plan, out)]
+        lines += [f"{'':<18}{text}" for text in (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *known)]
     lines.append(f"\nOne command each: neoteny reproduce NAME [--scale laptop]. Runs are looked for in {out}.")
     return "\n".join(lines)
+
+
+def _verdicts(plan: Plan, out: Path) -> list[str]:
+    """A line for each claim of which there are runs."""
+    if not any(is_done(out / run.directory) for run in plan.runs):
+        return []
+    return [
+        f"{words.outcome(finding, plan.scale)}: {words.comparison(finding)}, {words.percent(finding.test.gain)} "
+        f"({words.evidence(finding)})"
+        for finding in findings(plan, out)
+        if finding.test is not None
+    ]

@@ -11,6 +11,7 @@ from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.experiments.sweep import Outcome, sweep
 from neoteny.experiments.work import is_done
+from neoteny.report.scores import AT_LEAST, LAST
 
 TO_BE_CONTINUED = 75
 """The exit status of a sweep that was stopped by --stop-after, with runs left: start it again."""
@@ -49,7 +50,22 @@ def main(prog: str, argv: list[str]) -> int:
         outcome = sweep_on_ray(plan, options.out, options.address, stop_after)
     else:
         outcome = sweep(plan, options.out, cores, stop_after)
-    return conclude(outcome, plan, options.out)
+    status = conclude(outcome, plan, options.out)
+    if status == 0 and prog == "reproduce":
+        _report(plan, options)
+    return status
+
+
+def _report(plan: Plan, options: argparse.Namespace) -> None:
+    """The page, once every run is there; of a part of the plan, how to make it."""
+    folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
+    if options.shard:
+        words = f"{options.out} --plan {options.plan} --scale {plan.scale} --out {folder}"
+        print(f"Once every part is done: neoteny report {words}")
+        return
+    from neoteny.experiments.reporting import report_plan
+
+    report_plan(plan, [options.out], folder)
 
 
 def describe(plan: Plan, out: Path) -> str:
@@ -59,6 +75,7 @@ def describe(plan: Plan, out: Path) -> str:
         lines.append(f"  the paper: {plan.paper}")
     if plan.reduced:
         lines.append(f"  reduced: {plan.reduced}")
+    lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
     done = sum(is_done(out / run.directory) for run in plan.runs)
     lines.append(f"  {len(plan.runs)} runs, {done} of them done, in {out}")
     return "\n".join(lines)

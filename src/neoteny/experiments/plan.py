@@ -13,12 +13,17 @@ from typing import Any
 
 from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
+from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 SCALES = ("paper", "laptop")
 FOLDERS = {"swd": "paper", "controls": "controls"}
 """Where our own plans are, by the first half of their names."""
-_KEYS = ("title", "paper", "agent", "preset", "environments", "steps", "seeds", "settings", "methods", "grid")
+SILENT = "says nothing of the paper"
+"""What `reduced` says of a plan that no verdict may come from."""
+NOT_THE_PAPERS = "not in the paper"
+"""How `paper` begins where the paper makes no such claim."""
+_KEYS = ("title", "paper", "agent", "preset", "environments", "steps", "seeds", "settings", "methods", "grid", "claims")
 _REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
 
 
@@ -47,6 +52,13 @@ class Plan:
     reduced: str
     """What was made smaller than the paper's, in words; empty at its full scale."""
     runs: tuple[PlannedRun, ...]
+    claims: tuple[Claim, ...] | None = None
+    """What is compared with what; if not given, every method with uniform replay."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it can say anything of the paper: some are so reduced that they only show that it runs."""
+        return SILENT not in self.reduced
 
     def shard(self, index: int, count: int) -> Plan:
         """The index-th of `count` parts, counted from 1; parts take runs in turn."""
@@ -81,15 +93,18 @@ def load_plan(name: str, scale: str = "paper") -> Plan:
     name = name if name in known else path.stem
     if "includes" not in data:
         return make_plan(name, data, scale)
-    if unknown := sorted(set(data) - {"title", "paper", "includes"}):
+    if unknown := sorted(set(data) - {"title", "paper", "includes", "claims"}):
         raise UsageError(
-            f"plan {name} includes others, so it has only a title beside them and what the paper says; "
+            f"plan {name} includes others, so it has only a title, claims and what the paper says beside them; "
             f"it also has {', '.join(unknown)}"
         )
     parts = [load_plan(part, scale) for part in data["includes"]]
     reduced = "; ".join(dict.fromkeys(part.reduced for part in parts if part.reduced))
     runs = tuple(run for part in parts for run in part.runs)
-    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs)
+    claims = _claims(name, data, runs)
+    if claims is None:
+        claims = tuple(claim for part in parts for claim in part.claims or ())
+    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, claims)
 
 
 def make_plan(name: str, data: Mapping[str, Any], scale: str = "paper") -> Plan:
@@ -114,7 +129,27 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "paper") -> Plan:
     runs = tuple(_expand(name, data))
     if len({run.directory for run in runs}) < len(runs):
         raise UsageError(f"plan {name} has two methods with the same configuration: every run needs its own")
-    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs)
+    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, _claims(name, data, runs))
+
+
+def _claims(name: str, data: Mapping[str, Any], runs: tuple[PlannedRun, ...]) -> tuple[Claim, ...] | None:
+    """What a file claims; None if it leaves that open."""
+    if "claims" not in data:
+        return None
+    said = data.get("paper", "")
+    said = "" if said.startswith(NOT_THE_PAPERS) else said
+    methods = dict.fromkeys(run.method for run in runs)
+    found = []
+    for claim in data["claims"]:
+        try:
+            found.append(Claim(**{"paper": said, **claim}))
+        except TypeError as error:
+            fields = ", ".join(field.name for field in dataclasses.fields(Claim))
+            raise UsageError(f"plan {name}: a claim has method and baseline, and may have {fields}: {claim}") from error
+        for method in (found[-1].method, found[-1].baseline):
+            if method not in methods:
+                raise UsageError(f"plan {name} claims something of {method!r}; its methods are {', '.join(methods)}")
+    return tuple(found)
 
 
 def _expand(name: str, data: Mapping[str, Any]) -> Iterator[PlannedRun]:

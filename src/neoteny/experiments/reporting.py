@@ -1,0 +1,86 @@
+"""``neoteny report``: the page of runs, with the claims of a plan if one is named."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from neoteny.errors import UsageError, missing_extra
+from neoteny.experiments.plan import SCALES, Plan, load_plan
+from neoteny.report.gather import About, Report, default_claims, findings_of, gather
+from neoteny.report.scores import read_runs
+from neoteny.report.verdict import Finding
+from neoteny.report.words import sentence
+from neoteny.report.write import write_report
+
+
+def main(argv: list[str]) -> int:
+    """Write the report of some runs."""
+    parser = argparse.ArgumentParser(prog="neoteny report", description=__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs; tidy .csv files; evaluations.npz")
+    parser.add_argument("--plan", help="the plan that they carry out, whose names and claims are then used")
+    parser.add_argument("--scale", choices=SCALES, default="paper", help="of the plan (paper)")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="the directory to write (report)")
+    options = parser.parse_args(argv)
+    if options.plan:
+        report_plan(load_plan(options.plan, options.scale), options.runs, options.out)
+    else:
+        named = ", ".join(path.name or str(path) for path in options.runs)
+        publish(_gather_any(options.runs, f"Runs in {named}"), options.out)
+    return 0
+
+
+def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
+    """The report of a plan's runs, wherever among `places` they are."""
+    names = {
+        (place / run.directory).resolve(): run.method
+        for place in places
+        for run in plan.runs
+        if (place / run.directory / "config.json").exists()
+    }
+    if not names:
+        where = ", ".join(map(str, places))
+        raise UsageError(f"none of the {len(plan.runs)} runs of {plan.name} at {plan.scale} scale is in {where}")
+    try:
+        report = gather(read_runs([], names), about(plan), _claims(plan))
+    except ImportError as error:
+        raise missing_extra("the report", "report", error) from error
+    return publish(report, out)
+
+
+def findings(plan: Plan, place: Path) -> tuple[Finding, ...]:
+    """What is known of a plan's claims so far."""
+    names = {place / run.directory: run.method for run in plan.runs}
+    return findings_of(read_runs([], names), _claims(plan), about(plan))
+
+
+def about(plan: Plan) -> About:
+    """What a report says of its plan."""
+    planned = Counter(run.method for run in plan.runs)
+    return About(plan.title, plan.name, plan.scale, plan.paper, plan.reduced, plan.speaks, planned)
+
+
+def publish(report: Report, out: Path) -> Path:
+    """Write a report, and say what was found."""
+    page = write_report(report, out)
+    for finding in report.findings:
+        print(sentence(finding, report.about.scale))
+    for note in report.notes:
+        print(note)
+    print(f"{report.about.footnote}\nWrote {page}, with figures/ and tables/ beside it.")
+    return page
+
+
+def _claims(plan: Plan) -> tuple:
+    if plan.claims is not None:
+        return plan.claims
+    return default_claims(list(dict.fromkeys(run.method for run in plan.runs)))
+
+
+def _gather_any(places: Sequence[Path], title: str) -> Report:
+    try:
+        return gather(read_runs(places), About(title))
+    except ImportError as error:
+        raise missing_extra("the report", "report", error) from error

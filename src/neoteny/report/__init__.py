@@ -1,0 +1,1 @@
+"""From runs to a verdict: reads run directories, and writes a page, figures and tables."""

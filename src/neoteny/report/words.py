@@ -1,0 +1,96 @@
+"""What was found, in words."""
+
+from __future__ import annotations
+
+import math
+
+from neoteny.report.scores import AT_LEAST, LAST
+from neoteny.report.statistics import REPS
+from neoteny.report.verdict import FEWEST, LEVEL, PERMUTATIONS, Finding
+
+METHOD = (
+    f"A run's score is its mean evaluation return over the last {LAST:.0%} of its evaluations, and at least "
+    f"{AT_LEAST} of them. Only finished runs have one.",
+    "The difference is that of the means, as a share of the baseline's absolute mean on the task (of the standard "
+    "deviation within methods, where that is larger), mean over tasks.",
+    f"The verdict comes from a permutation test within tasks at {LEVEL:.0%}, two-sided: every way of exchanging the "
+    f"two methods' runs is looked at, or {PERMUTATIONS:,} of them, drawn. The interval holds the gains that this test "
+    "does not reject.",
+    "Reproduced: significant in the paper's direction. Refuted: significant against it, or half of the paper's effect "
+    "is outside the interval. Else undecided. Where the paper makes no such claim: better, worse or undecided.",
+    f"Fewer than {FEWEST} seeds on any task decide nothing, nor does a plan that is not finished, nor one so "
+    "small that it says nothing of the paper. Each comparison is tested at that level by itself.",
+    "The permutation test is exact if the methods do not differ at all. If they have equal means but unequal spread, "
+    "5 seeds on one task call a difference somewhat more often than 5%.",
+    f"Aggregates, profiles and probabilities of improvement are rliable's, seeded, with {REPS:,} resamples within "
+    "tasks. They are of normalised scores: what counts as 0 and as 1 on each task is in a table above.",
+)
+
+
+def comparison(finding: Finding) -> str:
+    """What is compared: swd against uniform."""
+    claim = finding.claim
+    measure = "" if claim.measure == "score" else f", {claim.measure}{' (less is better)' if claim.lower else ''}"
+    return f"{claim.method} against {claim.baseline}{measure}"
+
+
+def evidence(finding: Finding) -> str:
+    """The interval, the test and the number of runs."""
+    test = finding.test
+    if test is None:
+        return "There are no runs to compare yet."
+    interval = f"95% interval {percent(test.low)} to {percent(test.high)}"
+    if math.isinf(test.low) and math.isinf(test.high):
+        interval = "So few runs bound no 95% interval"
+    few, many = finding.seeds
+    seeds = f"{few} seed{'s' * (few != 1)}" if few == many else f"{few} to {many} seeds"
+    tasks = f"{len(finding.tasks)} task{'s' * (len(finding.tasks) != 1)}"
+    return (
+        f"{interval}; permutation test within tasks, {_p(test.p)}; {finding.runs[0]} and {finding.runs[1]} runs, "
+        f"on {tasks}, {seeds} on each."
+    )
+
+
+def paper(finding: Finding) -> str:
+    """What the paper said of it."""
+    claim = finding.claim
+    if not claim.paper:
+        return "The paper makes no such claim."
+    size = "" if claim.effect is None else f" Its effect, as compared here: {percent(claim.effect)}."
+    return f"The paper: {claim.paper}.{size}"
+
+
+def detectable(finding: Finding) -> str:
+    """What so many runs could have seen."""
+    if finding.test is None or not math.isfinite(finding.test.detectable):
+        return ""
+    return f"So many runs, spread as these are, detect {percent(finding.test.detectable)} four times in five."
+
+
+def outcome(finding: Finding, scale: str) -> str:
+    """The verdict, never without the scale."""
+    return f"{finding.outcome}, {scale} scale" if scale and finding.claim.paper else finding.outcome
+
+
+def sentence(finding: Finding, scale: str) -> str:
+    """All of it."""
+    parts = [
+        f"{outcome(finding, scale).capitalize()}: {comparison(finding)}.",
+        f"{percent(finding.test.gain)} of the baseline's mean." if finding.test else "",
+        evidence(finding),
+        finding.why,
+        detectable(finding) if finding.outcome in ("undecided", "no verdict") else "",
+        paper(finding),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def percent(value: float) -> str:
+    """With its sign; as many digits as mean something."""
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:+.1%}" if abs(value) < 10 else f"{value:+,.0%}"
