@@ -115,7 +115,7 @@ def test_laptop_plans_carry_both_ts(name: str) -> None:
                 assert config.total_timesteps == 200_000
 
 
-@pytest.mark.parametrize(("scale", "decay_steps"), [("paper", 100_000), ("laptop", 20_000)])
+@pytest.mark.parametrize(("scale", "decay_steps"), [("full", 100_000), ("laptop", 20_000)])
 def test_the_capacities_of_the_controls(scale: str, decay_steps: int) -> None:
     """Uniform replay with SWD's mean age, and with its share of the newest, from what `describe` says."""
     runs = {run.method: run.config for run in load_plan("controls/capacity", scale).runs}
@@ -184,7 +184,7 @@ def test_claims_and_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["claims", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in EVERY)
-    assert "runs done: 0 of 75 at paper scale, 0 of 40 at laptop scale" in said
+    assert "runs done: 0 of 75 at full scale, 0 of 40 at laptop scale" in said
     assert main(["list"]) == 0
     said = capsys.readouterr().out
     for name in ("td3", "swd-per", "shrink-perturb", "trainability", "ALE/Breakout-v5", "controls/window"):

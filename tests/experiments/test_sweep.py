@@ -174,7 +174,7 @@ def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[st
     plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
     runs = load_plan(plan).runs
     assert main(["reproduce", plan, "--out", str(out), "--shard", "2/2"]) == 0
-    assert f"Once every part is done: neoteny report {out} --plan {plan} --scale paper" in capsys.readouterr().out
+    assert f"Once every part is done: neoteny report {out} --plan {plan} --scale full" in capsys.readouterr().out
     assert [(out / run.directory / "DONE").exists() for run in runs] == [False, True, False, True]
     (out / runs[0].directory).mkdir(parents=True)
     held = lock(out / runs[0].directory)

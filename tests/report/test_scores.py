@@ -102,4 +102,4 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "there is no " in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--plan", "swd/fig2"]) == 2
-    assert "none of the 75 runs of swd/fig2 at paper scale is in" in capsys.readouterr().err
+    assert "none of the 75 runs of swd/fig2 at full scale is in" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def main(prog: str, argv: list[str]) -> int:
     """Carry out a plan."""
     parser = argparse.ArgumentParser(prog=f"neoteny {prog}", description=__doc__)
     parser.add_argument("plan", help="a .toml file, or a plan of ours such as swd/fig2; neoteny claims lists them")
-    parser.add_argument("--scale", choices=SCALES, default="paper", help="the paper's, or one for a laptop (paper)")
+    parser.add_argument("--scale", choices=SCALES, default="full", help="the plan's own, or one for a laptop (full)")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
     parser.add_argument("--launcher", choices=("cores", "ray"), default="cores", help="where they run (cores)")
     parser.add_argument("--address", help="of a Ray cluster; auto for the one this machine belongs to")

@@ -16,7 +16,7 @@ from neoteny.errors import UsageError
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
-SCALES = ("paper", "laptop")
+SCALES = ("full", "laptop")
 FOLDERS = {"swd": "paper", "controls": "controls"}
 """Where our own plans are, by the first half of their names."""
 SILENT = "says nothing of the paper"
@@ -80,7 +80,7 @@ def _order(path: Path) -> tuple[str, int]:
     return letters, int(path.stem[len(letters) :] or 0)
 
 
-def load_plan(name: str, scale: str = "paper") -> Plan:
+def load_plan(name: str, scale: str = "full") -> Plan:
     """The plan in a file, or one of ours by its name, such as swd/fig2."""
     known = papers_plans()
     path = known.get(name, Path(name))
@@ -107,7 +107,7 @@ def load_plan(name: str, scale: str = "paper") -> Plan:
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, claims)
 
 
-def make_plan(name: str, data: Mapping[str, Any], scale: str = "paper") -> Plan:
+def make_plan(name: str, data: Mapping[str, Any], scale: str = "full") -> Plan:
     """A plan from what its file says."""
     if scale not in SCALES:
         raise UsageError(f"--scale is one of {', '.join(SCALES)}, got {scale!r}")
@@ -116,7 +116,7 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "paper") -> Plan:
     data = {key: value for key, value in data.items() if key != "laptop"}
     if scale == "laptop":
         if not laptop:
-            raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale paper")
+            raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
         reduced = laptop.pop("reduced", "")
         if not reduced:
             raise UsageError(f"plan {name}: [laptop] must say in `reduced` what it makes smaller")

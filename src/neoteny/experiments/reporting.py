@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="neoteny report", description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="directories of runs; tidy .csv files; evaluations.npz")
     parser.add_argument("--plan", help="the plan that they carry out, whose names and claims are then used")
-    parser.add_argument("--scale", choices=SCALES, default="paper", help="of the plan (paper)")
+    parser.add_argument("--scale", choices=SCALES, default="full", help="of the plan (full)")
     parser.add_argument("--out", type=Path, default=Path("report"), help="the directory to write (report)")
     options = parser.parse_args(argv)
     if options.plan:
