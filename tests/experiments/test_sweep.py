@@ -82,7 +82,7 @@ def test_again_it_does_nothing_and_widened_only_what_is_new(whole: Path, capsys:
     assert "16 of 16 runs are done" in (said := capsys.readouterr().out)
     assert "4 of them now" in said
     assert "score of a run: its mean return over the last 10% of evaluations, at least 3" in said  # before the first
-    page = whole / "runs" / "report" / "small-paper" / "index.html"
+    page = whole / "runs" / "report" / "small-full" / "index.html"
     assert said.endswith(f"Wrote {page}, with figures/ and tables/ beside it.\n")
     assert page.is_file()
     after = {run.directory: (whole / "runs" / run.directory / "DONE").stat().st_mtime_ns for run in runs}
