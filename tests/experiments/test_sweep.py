@@ -14,8 +14,9 @@ import pytest
 import neoteny
 from browser import opened
 from neoteny.cli import main
+from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
-from neoteny.experiments.sweep import in_use
+from neoteny.experiments.sweep import _start, in_use
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import lock, read_lines
@@ -106,10 +107,17 @@ def test_it_ends_in_a_page(whole: Path, tmp_path: Path, capsys: pytest.CaptureFi
         assert tab.complaints == []
 
 
-def test_pinned_one_process_on_each_core_with_one_thread(whole: Path) -> None:
-    for run in load_plan(write_plan(whole)).runs:
-        assert facts_of(whole / "runs" / run.directory)["done"]
-        assert run.config.threads == 1
+def test_a_run_is_pinned_to_its_core_with_one_thread(tmp_path: Path) -> None:
+    run = load_plan(write_plan(tmp_path)).runs[0]
+    assert run.config.threads == 1
+    usual = os.sched_getaffinity(0)
+    for core in usable_cores():
+        live = _start(run, tmp_path / str(core), core)
+        assert os.sched_getaffinity(live.process.pid) == {core}
+        live.process.kill()
+        live.process.wait()
+        live.log.close()
+    assert os.sched_getaffinity(0) == usual
 
 
 def test_killed_in_the_middle_it_ends_the_same(whole: Path, tmp_path: Path) -> None:
