@@ -18,7 +18,8 @@ Tree = Any
 
 
 class Agent(NamedTuple):
-    """An algorithm. All randomness is in the state; `update` does all its updates in one call.
+    """An algorithm. All randomness is in the state, as plain uint32 keys: JAX makes an object of each typed key that a
+    compiled function returns, which costs more than acting. `update` does all its updates in one call.
 
     init(key) -> state
     act(state, obs, step) -> (actions, acting): explore; `acting` replaces state.acting

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.random import key_data
 
 from neoteny.agents.agent import (
     Agent,
@@ -71,7 +72,7 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
     def init(key: Array) -> State:
         params_key, acting = jax.random.split(key)
         params = init_values(params_key)
-        return State(params, copied(params), adam.init(params), acting, jnp.int32(0))
+        return State(params, copied(params), adam.init(params), key_data(acting), jnp.int32(0))
 
     def act(state: State, obs: Array, step: Array) -> tuple[Array, Array]:
         acting, key = jax.random.split(state.acting)

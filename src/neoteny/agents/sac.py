@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.random import key_data
 
 from neoteny.agents.agent import (
     Agent,
@@ -116,8 +117,8 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
             critics_opt=adamw.init(critics_params),
             log_alpha=log_alpha,
             alpha_opt=adam.init(log_alpha),
-            key=key,
-            acting=Acting(acting, init_normaliser(problem.obs_shape)),
+            key=key_data(key),
+            acting=Acting(key_data(acting), init_normaliser(problem.obs_shape)),
             updates=jnp.int32(0),
             actor_loss=jnp.float32(0),
             entropy=jnp.float32(0),

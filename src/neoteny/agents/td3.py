@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.random import key_data
 
 from neoteny.agents.agent import (
     Agent,
@@ -75,8 +76,8 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
             critics=critics_params,
             critics_target=copied(critics_params),
             critics_opt=critics_adam.init(critics_params),
-            key=key,
-            acting=acting,
+            key=key_data(key),
+            acting=key_data(acting),
             updates=jnp.int32(0),
             actor_loss=jnp.float32(0),
         )

@@ -116,12 +116,8 @@ def _shapes(agent: Agent, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
     return jax.eval_shape(lambda key: inject_all(agent.init(key), agent.networks, {}, key), key)
 
 
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
 def _kind(name: str, leaf: Any) -> str:
-    if _is_key(leaf):
+    if leaf.dtype == np.uint32:  # only keys are
         return "random"
     return "optimiser" if name.split("[")[0].endswith("_opt") or name.startswith(".opt") else "parameters"
 
@@ -131,7 +127,7 @@ def _leaves(state: Any) -> dict[str, dict[str, NDArray[Any]]]:
     found: dict[str, dict[str, NDArray[Any]]] = {"parameters": {}, "optimiser": {}, "random": {}}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = jax.tree_util.keystr(path)
-        found[_kind(name, leaf)][name] = np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        found[_kind(name, leaf)][name] = np.array(leaf)
     return found
 
 
@@ -144,7 +140,6 @@ def _filled(shapes: Any, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
         if value is None:
             raise Damaged(f"it has no {name}, which this agent has")
         made = jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
-        made = jax.random.wrap_key_data(made) if _is_key(shape) else made
         if made.shape != shape.shape or made.dtype != shape.dtype:
             raise Damaged(f"its {name} is {made.dtype}{made.shape}, and this agent's {shape.dtype}{shape.shape}")
         return made
