@@ -1,4 +1,4 @@
-"""The loop, the only one: act, dispatch the update, step the environments, add."""
+"""The loop, the only one: start to act, start the update, read the actions, step the environments, add."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
             run.finish()
             progress.done()
     except NotFinite as error:
+        session.pending.clear()  # the one that was under way then changes nothing in what is told
         save()
         raise RunStopped(f"{error}; {checkpoints.how_to_go_on()} (--on-nan skip leaves such updates out)") from None
     except EnvironmentFailed as failed:
@@ -117,16 +118,18 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     obs = session.obs if problem.pixels else session.obs.astype(np.float32)
     learning = session.step >= config.agent.learning_starts
     actions, acting = setup.act(session.state, obs, np.float32(session.step))
-    # Reading the actions waits for the update before, so what it was given may be written over from here on.
-    action = np.asarray(actions)
-    settle(session, setup, run)
+    if session.pending and session.pending[0][0].weights is not None:
+        settle(session, setup, run)  # the next draw depends on the errors of the updates before: it waits for them
     session.state = dataclasses.replace(session.state, acting=acting)
+    _, ticks_between = config.updates()
+    due = learning and session.ticks % ticks_between == 0 and len(session.buffer) > 0
+    if due:
+        _dispatch_updates(session, setup, run, progress)
+    # The actions are read only now: their computation, and the wait for the updates before, pass while updates start.
+    action = np.asarray(actions)
     low, high = problem.action_low, problem.action_high
     if not learning and low is not None and high is not None:
         action = session.rng.uniform(low, high, (config.num_envs, len(low))).astype(np.float32)
-    _, ticks_between = config.updates()
-    if learning and session.ticks % ticks_between == 0 and len(session.buffer):
-        _dispatch_updates(session, setup, run, progress)
     try:
         after, reward, terminated, truncated, info = session.envs.step(action)
     except Exception as error:
@@ -150,6 +153,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     if logging:
         _log(session, setup, run, progress)
     progress.tick(session.step, logging)
+    settle(session, setup, run, under_way=int(due))
 
 
 def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
@@ -164,7 +168,7 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
     session.state, report = setup.update(session.state, rows, weights, pixels)
     before, session.updates = session.updates, session.updates + count
     session.metrics = report.metrics
-    session.pending = (batch, report)
+    session.pending.append((batch, report))
     every = config.plasticity.probe_every
     if setup.probes is not None and (before == 0 or session.updates // every > before // every):
         measured = setup.probes.measure(session, rows[:1], {name: value[:1] for name, value in pixels.items()})

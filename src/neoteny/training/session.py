@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -62,8 +62,9 @@ class Session:
     """What each network said of it at the last measurement."""
     new_fit: dict[str, float] | None = None
     """The loss that a new network of each kind is left with on it, to compare trainability with."""
-    pending: tuple[Batch, Report] | None = None
-    """Updates that may still be running: whether they were finite, and their errors, is yet to be read."""
+    pending: list[tuple[Batch, Report]] = field(default_factory=list)
+    """Updates that may still be running, in their order: whether they were finite, and their errors, is yet to be read.
+    Between two ticks at most one."""
 
 
 def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], str | None]:
