@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from threadpoolctl import threadpool_limits
 
+from neoteny.training.allocation import memory_kept
 from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.config import TrainConfig
 from neoteny.training.loop import tick
@@ -79,7 +80,7 @@ def begin(config: TrainConfig, folder: Path, warm: int) -> Training:
 
 def shares(config: TrainConfig, steps: int, warm: int = 1_100) -> tuple[float, dict[str, float]]:
     """Seconds of a step, and the share of each part in it."""
-    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"):
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), memory_kept():
         training = begin(config, Path(folder), warm)
         parts = Parts()
         training.setup = _counted(training.setup, parts)

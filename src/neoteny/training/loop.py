@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from neoteny import envs
 from neoteny.errors import Interrupted, RunStopped
+from neoteny.training.allocation import memory_kept
 from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
@@ -44,7 +45,7 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
 
     try:
         # One thread for NumPy's own products: their bits must not depend on the cores this process may use.
-        with asked_to_stop() as stop, threadpool_limits(1, "blas"):
+        with asked_to_stop() as stop, threadpool_limits(1, "blas"), memory_kept():
             if config.checkpoint_every and checkpoints.newest is None:
                 save()
             saved = time.monotonic()
