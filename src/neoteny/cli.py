@@ -267,6 +267,20 @@ def bench_sweep(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_train(argv: list[str]) -> int:
+    """steps a second beside Stable-Baselines3 and SBX, and where a step's time goes"""
+    from neoteny.bench.train import main as run_bench
+
+    return run_bench(argv)
+
+
+def bench_start(argv: list[str]) -> int:
+    """seconds from the command to the first update, and the memory of a full replay"""
+    from neoteny.bench.start import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -281,6 +295,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "claims": claims,
     "list": list_all,
     "theory": theory,
+    "bench train": bench_train,
+    "bench start": bench_start,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,

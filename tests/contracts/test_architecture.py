@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "experiments": {"errors", "replay", "agents", "envs", "plasticity", "training", "report"},
     "testing": {"replay"},
     "theory": {"errors", "replay", "plasticity"},
-    "bench": {"errors", "replay", "agents", "training", "experiments", "integrations", "cli"},
+    "bench": {"errors", "replay", "envs", "agents", "training", "experiments", "integrations", "cli"},
     "demo": {"errors", "replay", "agents", "training", "report"},
     "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
 }

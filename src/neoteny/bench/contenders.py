@@ -131,8 +131,8 @@ def _noise(task: Task) -> dict[str, Any]:
     import numpy as np
     from stable_baselines3.common.noise import NormalActionNoise
 
-    size = gym.make(task.env).action_space.shape
-    return {"action_noise": NormalActionNoise(np.zeros(size), 0.1 * np.ones(size))}
+    size = gym.make(task.env).action_space.shape or ()
+    return {"action_noise": NormalActionNoise(np.zeros(size), np.full(size, 0.1))}
 
 
 def _sb3_atari(task: Task, pace: Pace) -> Any:

@@ -113,8 +113,6 @@ def _product(equation: Any) -> tuple[Product, Callable[[Any, Any], Any]]:
             return lax.conv_general_dilated(a, b, **{name: params[name] for name in names})
 
     flops = 2 * inner * math.prod(equation.outvars[0].aval.shape)
-    described = (
-        str(params["dimension_numbers"]) + str(params.get("window_strides", "")) + str(params.get("padding", ""))
-    )
-    described += str(params.get("lhs_dilation", "")) + str(params.get("rhs_dilation", ""))
+    told = ("dimension_numbers", "window_strides", "padding", "lhs_dilation", "rhs_dilation")
+    described = " ".join(str(params[name]) for name in told if name in params)
     return Product(left, right, flops, equation.primitive.name, described), make

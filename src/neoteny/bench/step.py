@@ -1,8 +1,15 @@
-"""Where the time of a training step goes, as the thread that runs the loop sees it."""
+"""Where the time of a training step goes, and how near its update comes to what the machine's products allow.
+
+``python -m neoteny.bench.step TASK`` prints it as JSON; a process of its own, since threads are set before JAX starts.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -13,9 +20,12 @@ from typing import Any
 import jax
 from threadpoolctl import threadpool_limits
 
+from neoteny.bench.contenders import TASKS
+from neoteny.bench.products import products
+from neoteny.bench.products import seconds as product_seconds
 from neoteny.training.allocation import memory_kept
 from neoteny.training.checkpoint import Checkpoints
-from neoteny.training.config import TrainConfig
+from neoteny.training.config import ReplayConfig, TrainConfig, limit_threads
 from neoteny.training.loop import tick
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run
@@ -24,6 +34,9 @@ from neoteny.training.setup import Setup, set_up
 
 PARTS = ("acting", "simulator", "replay", "update", "logging", "probes", "rest")
 """What a step's time is divided into. update: its call, and waiting for it where the next action needs it."""
+
+
+wait: Any = jax.block_until_ready
 
 
 class Parts:
@@ -65,7 +78,7 @@ class Training:
         start = time.perf_counter()
         for _ in range(count):
             tick(self.session, self.setup, self.run, self.progress, self.checkpoints)
-        jax.block_until_ready(self.session.state)
+        wait(self.session.state)
         return time.perf_counter() - start
 
 
@@ -78,33 +91,85 @@ def begin(config: TrainConfig, folder: Path, warm: int) -> Training:
     return training
 
 
-def shares(config: TrainConfig, steps: int, warm: int = 1_100) -> tuple[float, dict[str, float]]:
-    """Seconds of a step, and the share of each part in it."""
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A training step: what it takes, whole and in parts, and what its update's products take alone."""
+
+    seconds: float
+    """Whole, as it runs."""
+    parts: dict[str, float]
+    """Share of each part, where each is waited for: a step is longer then, since nothing overlaps."""
+    matrix_flops: float
+    """Of the updates of one step."""
+    products_seconds: float
+    """What just those products take, each timed alone."""
+
+    @property
+    def fraction(self) -> float:
+        """Of the measured rate of the same products, what the whole step reaches."""
+        return self.products_seconds / self.seconds
+
+
+def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step:
+    """Of a run with this configuration: `steps` steps whole, then as many in parts, over and over."""
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), memory_kept():
         training = begin(config, Path(folder), warm)
+        setup, session = training.setup, training.session
+        rows, pixels = _batch(session, config)
+        delay = getattr(config.agent, "policy_delay", 1)
+        work = products(setup.update, session.state, rows, None, pixels, conditional=1 / delay)
+        whole, alone = [], []
+        for _ in range(rounds):
+            whole.append(training.steps(steps) / steps)
+            alone.append(product_seconds(work, rounds=3))
         parts = Parts()
-        training.setup = _counted(training.setup, parts)
-        parts.of(training.session.envs, step="simulator")
-        parts.of(
-            training.session.buffer, sample="replay", add="replay", update_priorities="replay", statistics="logging"
-        )
+        training.setup = _counted(setup, parts)
+        parts.of(session.envs, step="simulator")
+        buffer = session.buffer
+        parts.of(buffer, sample="replay", add="replay", update_priorities="replay", statistics="logging")
         parts.of(training.run, log="logging", log_timing="logging")
         parts.of(training.progress, tick="logging", metrics="logging", episode="logging", measured="logging")
-        if training.setup.probes is not None:
-            parts.of(training.setup.probes, measure="probes")
-        total = training.steps(steps)
+        if setup.probes is not None:
+            parts.of(setup.probes, measure="probes")
+        total = training.steps(rounds * steps)
         training.run.close()
     parts.seconds["rest"] = total - sum(parts.seconds.values())
-    return total / steps, {part: parts.seconds[part] / total for part in PARTS}
+    often = config.agent.utd
+    return Step(
+        statistics.median(whole),
+        {part: parts.seconds[part] / total for part in PARTS},
+        work.flops * often,
+        statistics.median(alone) * often,
+    )
+
+
+def _batch(session: Session, config: TrainConfig) -> tuple[Any, dict[str, Any]]:
+    drawn = session.buffer.sample(config.agent.batch_size)
+    return drawn.rows[None], {name: value[None] for name, value in drawn.pixels.items()}
 
 
 def _counted(setup: Setup, parts: Parts) -> Setup:
     """The same, with the time of acting and updating counted; waiting for an update is counted as updating."""
-    wait = parts.timed("update", jax.block_until_ready)
-    act = parts.timed("acting", lambda *args: jax.block_until_ready(setup.act(*args)))
+    waited = parts.timed("update", wait)
+    act = parts.timed("acting", lambda *args: wait(setup.act(*args)))
 
     def acting(state: Any, obs: Any, step: Any) -> Any:
-        wait(state)
+        waited(state)
         return act(state, obs, step)
 
     return dataclasses.replace(setup, act=acting, update=parts.timed("update", setup.update))
+
+
+def main(name: str, steps: str) -> None:
+    """Measure a task of the races, and print it."""
+    task = TASKS[name]
+    replay = ReplayConfig(capacity=task.capacity)
+    config = TrainConfig(task.env, task.agent, replay, total_timesteps=1_000_000_000, eval_every=0)
+    limit_threads(config)
+    with contextlib.redirect_stdout(sys.stderr):
+        step = measure(config, int(steps), task.warm - task.agent.learning_starts)
+    print(json.dumps({**dataclasses.asdict(step), "fraction": step.fraction}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from typing import Any
 
 # glibc's malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
@@ -17,7 +18,7 @@ def memory_kept() -> Iterator[None]:
     """Let malloc take large blocks from its heap, and not give it back, for as long as this lasts.
 
     XLA asks for its scratch memory at each call, 41 MB of it for SAC with SimBa. From mmap, which is glibc's choice
-    above 32 MB, every call has the kernel clear ten thousand pages: 6% of the update's time. Elsewhere this does nothing.
+    above 32 MB, every call has the kernel clear ten thousand pages. Without glibc this does nothing.
     """
     _set(KEPT)
     try:
@@ -27,6 +28,7 @@ def memory_kept() -> Iterator[None]:
 
 
 def _set(options: dict[int, int]) -> None:
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in options.items() if mallopt is not None else ():
-        mallopt(option, value)
+    library: Any = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for option, value in options.items():
+            library.mallopt(option, value)
