@@ -281,6 +281,13 @@ def bench_start(argv: list[str]) -> int:
     return run_bench(argv)
 
 
+def bench_growth(argv: list[str]) -> int:
+    """how a step's time grows with the replay, the batch, the updates and the network"""
+    from neoteny.bench.growth import main as run_bench
+
+    return run_bench(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "demo laws": demo_laws,
@@ -297,6 +304,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "theory": theory,
     "bench train": bench_train,
     "bench start": bench_start,
+    "bench growth": bench_growth,
     "bench replay": bench_replay,
     "bench checkpoint": bench_checkpoint,
     "bench probes": bench_probes,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,41 @@ def test_on_nan_halt(name: str, tmp_path: Path) -> None:
     neoteny.resume(run, make_env=Overflowing, on_nan="skip", quiet=True)
     last = [line for line in read_metrics(run) if "skipped_updates" in line][-1]
     assert last["skipped_updates"] >= 1
+
+
+class Clock(gym.Env):
+    """Counts, and can be saved; the reward after 150 steps is one that no update survives."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    count = 0
+
+    def reset(self, **arguments: Any) -> Any:
+        super().reset(**arguments)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        obs = np.sin(self.count * np.arange(1, 4) + action).astype(np.float32)
+        return obs, 3e38 if self.count == 150 else float(obs[0]), False, self.count % 40 == 0, {}
+
+    def get_state(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+@pytest.mark.parametrize("replay", ["uniform", "per"])
+def test_a_run_that_halted_goes_on_as_one_that_skips(replay: str, tmp_path: Path) -> None:
+    """An update is under way when the one before proves not to be finite: a run stops between ticks all the same."""
+    config = tiny(total_timesteps=400, replay=ReplayConfig(replay, capacity=1_000))
+    halted = tmp_path / "halted"
+    with pytest.raises(RunStopped):
+        neoteny.train(config, out=halted, make_env=Clock, quiet=True)
+    neoteny.resume(halted, make_env=Clock, on_nan="skip", quiet=True)
+    skipped = neoteny.train(replace(config, on_nan="skip"), out=tmp_path / "skipped", make_env=Clock, quiet=True)
+    same(halted, skipped)
 
 
 @pytest.mark.parametrize("replay", ["uniform", "per"])

@@ -22,7 +22,7 @@ def sampling(task: Task, rounds: int = 101) -> dict[str, float]:
     assert isinstance(action, gym.spaces.Box)
     fields = transition_fields(observation.shape, action.shape)
     buffer = ReplayBuffer(task.capacity, fields, make_sampler("uniform", "exact", 1, {}), seed=0)
-    _fill(buffer, observation.shape[0], action.shape[0])
+    fill(buffer, observation.shape[0], action.shape[0])
     batch = task.agent.batch_size
     by = {
         replay: buffer.with_sampler(make_sampler(replay, "exact", 100_000, {}), seed=0)
@@ -40,7 +40,8 @@ def sampling(task: Task, rounds: int = 101) -> dict[str, float]:
     return {name: microseconds / 1e6 for name, microseconds in taken.items()}
 
 
-def _fill(buffer: ReplayBuffer, obs: int, action: int, chunk: int = 20_000) -> None:
+def fill(buffer: ReplayBuffer, obs: int, action: int, chunk: int = 20_000) -> None:
+    """Fill a buffer with transitions of random numbers."""
     rng = np.random.default_rng(0)
     rows = rng.random((chunk, obs), np.float32)
     for _ in range(buffer.capacity // chunk):

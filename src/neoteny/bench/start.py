@@ -21,7 +21,7 @@ import json, sys
 from pathlib import Path
 from neoteny.agents.configs import TD3Config
 from neoteny.bench.frames import resident_bytes
-from neoteny.bench.sampling import _fill
+from neoteny.bench.sampling import fill
 from neoteny.training.config import TrainConfig, limit_threads
 config = TrainConfig("Humanoid-v5", TD3Config())
 limit_threads(config)
@@ -29,7 +29,7 @@ from neoteny.bench.step import _batch, wait
 from neoteny.training.setup import set_up
 setup, session = set_up(config, None, None, 1)
 empty = resident_bytes()
-_fill(session.buffer, session.obs.shape[1], 17)
+fill(session.buffer, session.obs.shape[1], 17)
 for _ in range(100):
     session.state, report = setup.update(session.state, _batch(session, config)[0], None, {})
 wait(session.state)
@@ -47,9 +47,8 @@ def main(argv: list[str]) -> int:
     first = _start()
     taken = [_start() for _ in range(options.rounds)]
     print("TD3 on Hopper-v5, --learning-starts 256: seconds from the command to the first update")
-    print(
-        f"  first start {first[0]:.1f}; then {statistics.median(t for t, _ in taken):.1f} (the slowest {max(taken)[0]:.1f})"
-    )
+    seconds = [each for each, _ in taken]
+    print(f"  first start {first[0]:.1f}; then {statistics.median(seconds):.1f} (the slowest {max(seconds):.1f})")
     print(f"  programs compiled: {taken[-1][1]}")
     made = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=False)
     if made.returncode:

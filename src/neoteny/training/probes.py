@@ -65,14 +65,15 @@ class Probes:
         values: dict[str, NDArray[Any]] = {}
         if not self._modules:
             self._modules = self._find_modules(session.state, *batches["probe"])
-        for where, given in batches.items():
-            scalars, arrays = self._passes(session.state, *given, self._key)
-            found |= {f"{where}/{name}": float(value) for name, value in scalars.items()}
+        passed = {where: self._passes(session.state, *given, self._key) for where, given in batches.items()}
+        fits = self._begin_trainability(session, batches["probe"])  # computed while the host finds ranks
+        for where, (scalars, arrays) in passed.items():
+            found |= {f"{where}/{name}": float(value) for name, value in jax.device_get(scalars).items()}
             for name, network in self._networks.items():
                 found |= {f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()}
                 values[name] = np.array(arrays[name]["values"])
         found |= self._fresh_share(session, batches["batch"], found)
-        found |= self._trainability(session, batches["probe"])
+        found |= self._trainability(session, fits)
         if session.earlier is not None:
             for name, now in values.items():
                 churn = policy_churn if name == "actor" else value_churn
@@ -187,22 +188,27 @@ class Probes:
         values = self._values(state, given)
         return {name: trainability.advance(fit, values[name], tasks[name], FIT_LR) for name, fit in fits.items()}
 
-    def _fit(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, float]:
-        """The loss left after fitting a random target, from these weights of each network."""
+    def _fit(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, trainability.Fit]:
+        """Fits of a random target, from these weights of each network; still to be waited for."""
         fits, tasks = self._begin(params, state, given)
         for _ in range(FIT_STEPS):
             fits = self._advance(fits, tasks, state, given)
-        return {name: float(fit.least) for name, fit in fits.items()}
+        return fits
 
-    def _trainability(self, session: Session, given: Any) -> dict[str, float]:
-        """The loss left from the present weights, over that from new ones."""
+    def _begin_trainability(self, session: Session, given: Any) -> dict[str, trainability.Fit]:
         if given[1]:
             given = (given[0][:, :FIT_PIXELS], {name: value[:, :FIT_PIXELS] for name, value in given[1].items()})
         if session.new_fit is None:
-            session.new_fit = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
+            new = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
+            session.new_fit = {name: float(fit.least) for name, fit in new.items()}
         present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
-        now = self._fit(present, session.state, given)
-        return {f"probe/{name}/trainability": left / session.new_fit[name] for name, left in now.items()}
+        return self._fit(present, session.state, given)
+
+    def _trainability(self, session: Session, fits: dict[str, trainability.Fit]) -> dict[str, float]:
+        """The loss left from the present weights, over that from new ones."""
+        assert session.new_fit is not None
+        new = session.new_fit
+        return {f"probe/{name}/trainability": float(fit.least) / new[name] for name, fit in fits.items()}
 
 
 def _forward(network: Network, state: Tree, batch: dict[str, Array]) -> Tree:

@@ -51,6 +51,7 @@ class Run:
 
     def _open(self, directory: Path, config: TrainConfig, purge_step: int | None) -> None:
         from tensorboardX import SummaryWriter
+        from tensorboardX.proto.summary_pb2 import Summary
 
         self.directory = directory
         self.first_step = (purge_step or 1) - 1
@@ -58,6 +59,7 @@ class Run:
         self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._metrics = (directory / "metrics.jsonl").open("a")
         self._timing = (directory / "timing.jsonl").open("a")
+        self._summary: Any = Summary
         self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
         self._start = time.perf_counter()
         self._asked: set[str] = set()
@@ -85,8 +87,9 @@ class Run:
         self._metrics.write(json.dumps({"step": step, **finite}) + "\n")
         self._metrics.flush()
         numbers = {name: value for name, value in finite.items() if isinstance(value, (int, float))}
-        for name, value in numbers.items():
-            self._board.add_scalar(name, value, step)
+        # One event for all: add_scalar writes one each, and would take a seventh of a probe's time.
+        tagged = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._board.file_writer.add_summary(self._summary(value=tagged), step)
         if self._wandb is not None:
             self._wandb.log(numbers, step=step)
 
