@@ -52,7 +52,8 @@ class Runner:
     def end(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.wait()
+        with self._process:  # closes its pipes, and waits
+            pass
 
 
 def race(
