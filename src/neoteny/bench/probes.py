@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import statistics
+import tempfile
 import time
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
-from neoteny.training.config import TrainConfig, limit_threads
-from neoteny.training.loop import true_next
-from neoteny.training.session import Session
-from neoteny.training.setup import Setup, set_up
+from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
+from neoteny.bench.step import Training, batch_of, begin
+from neoteny.training.config import PlasticityConfig, TrainConfig, limit_threads
 
-RUNS = {
-    "td3": (TrainConfig("HalfCheetah-v5", TD3Config(), total_timesteps=10_000), 200),
-    "sac": (TrainConfig("HalfCheetah-v5", SACConfig(), total_timesteps=10_000), 5),
-    "ddqn": (TrainConfig("ALE/Breakout-v5", DDQNConfig(), total_timesteps=10_000), 20),
+STARTS = 1_000
+RUNS: dict[str, tuple[str, AgentConfig, int]] = {
+    "td3": ("HalfCheetah-v5", TD3Config(learning_starts=STARTS), 200),
+    "sac": ("HalfCheetah-v5", SACConfig(learning_starts=STARTS), 5),
+    "ddqn": ("ALE/Breakout-v5", DDQNConfig(learning_starts=STARTS), 20),
 }
 """Each with how many steps are timed between two measurements."""
 
@@ -31,58 +33,32 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="how often (9)")
     options = parser.parse_args(argv)
     names = [options.agent] if options.agent else list(RUNS)
+    every = PlasticityConfig().probe_every
     print(f"{'agent':<8}{'ms a step':>12}{'ms a probe':>12}{'added':>9}")
     for name in names:
-        config, steps = RUNS[name]
+        env, agent, steps = RUNS[name]
+        config = TrainConfig(env, replace(agent, utd=1.0), total_timesteps=10**9, eval_every=0)
+        config = replace(config, plasticity=PlasticityConfig(probe_every=10**9))  # measured below, and not in between
         limit_threads(config)
-        setup, session = set_up(config, None, None, 10_000)
-        with threadpool_limits(1, "blas"):
-            step, probe = _measure(session, setup, steps, options.rounds)
-        every = config.plasticity.probe_every
+        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), open(os.devnull, "w") as nowhere:
+            with contextlib.redirect_stdout(nowhere):
+                training = begin(config, Path(folder), 20)
+                step, probe = _measure(training, steps, options.rounds)
+            training.run.close()
         print(f"{name:<8}{step * 1e3:>12.2f}{probe * 1e3:>12.1f}{probe / (every * step):>9.1%}", flush=True)
     print(f"\nadded: a probe every {every:,} updates, over the time of {every:,} steps with an update each.")
     return 0
 
 
-def _measure(session: Session, setup: Setup, steps: int, rounds: int) -> tuple[float, float]:
+def _measure(training: Training, steps: int, rounds: int) -> tuple[float, float]:
     """Seconds of a step with its update, and of a probe: the median over rounds, each of which has both."""
-    for _ in range(1_000):
-        _step(session)
-    batch = _update(session, setup)
-    assert setup.probes is not None
-    setup.probes.measure(session, *batch)
+    probes, session = training.setup.probes, training.session
+    assert probes is not None
     stepping, probing = [], []
     for _ in range(rounds):
+        stepping.append(training.steps(steps) / steps)
+        batch = batch_of(session, training.setup.config)
         start = time.perf_counter()
-        for _ in range(steps):
-            batch = _update(session, setup)
-            _step(session)
-        np.asarray(session.metrics["q"] if session.metrics else 0)
-        middle = time.perf_counter()
-        setup.probes.measure(session, *batch)
-        stepping.append((middle - start) / steps)
-        probing.append(time.perf_counter() - middle)
+        training.run.log(session.step, **probes.measure(session, *batch))
+        probing.append(time.perf_counter() - start)
     return statistics.median(stepping), statistics.median(probing)
-
-
-def _update(session: Session, setup: Setup) -> tuple[Any, dict[str, Any]]:
-    """One update; the batch that it used, with a leading axis of 1."""
-    batch = session.buffer.sample(setup.config.agent.batch_size)
-    rows, pixels = batch.rows[None], {name: value[None] for name, value in batch.pixels.items()}
-    session.state, report = setup.update(session.state, rows, None, pixels)
-    session.metrics = report.metrics
-    return rows, pixels
-
-
-def _step(session: Session) -> None:
-    action = session.envs.action_space.sample()
-    after, reward, terminated, truncated, info = session.envs.step(action)
-    session.buffer.add(
-        obs=session.obs,
-        action=action,
-        reward=reward,
-        next_obs=true_next(after, terminated | truncated, info),
-        terminated=terminated,
-        truncated=truncated,
-    )
-    session.obs = after

@@ -25,13 +25,13 @@ from neoteny.bench.sampling import fill
 from neoteny.training.config import TrainConfig, limit_threads
 config = TrainConfig("Humanoid-v5", TD3Config())
 limit_threads(config)
-from neoteny.bench.step import _batch, wait
+from neoteny.bench.step import batch_of, wait
 from neoteny.training.setup import set_up
 setup, session = set_up(config, None, None, 1)
 empty = resident_bytes()
 fill(session.buffer, session.obs.shape[1], 17)
 for _ in range(100):
-    session.state, report = setup.update(session.state, _batch(session, config)[0], None, {})
+    session.state, report = setup.update(session.state, batch_of(session, config)[0], None, {})
 wait(session.state)
 print(json.dumps([empty, resident_bytes()]))
 """

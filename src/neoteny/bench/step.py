@@ -115,7 +115,7 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), memory_kept():
         training = begin(config, Path(folder), warm)
         setup, session = training.setup, training.session
-        rows, pixels = _batch(session, config)
+        rows, pixels = batch_of(session, config)
         delay = getattr(config.agent, "policy_delay", 1)
         work = products(setup.update, session.state, rows, None, pixels, conditional=1 / delay)
         whole, alone = [], []
@@ -143,7 +143,8 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
     )
 
 
-def _batch(session: Session, config: TrainConfig) -> tuple[Any, dict[str, Any]]:
+def batch_of(session: Session, config: TrainConfig) -> tuple[Any, dict[str, Any]]:
+    """A batch as an update takes it: packed rows, and pixels."""
     drawn = session.buffer.sample(config.agent.batch_size)
     return drawn.rows[None], {name: value[None] for name, value in drawn.pixels.items()}
 
