@@ -32,10 +32,10 @@ def keep_compiled() -> None:
     JAX_ENABLE_COMPILATION_CACHE=false turns it off. Where nothing can be written, every run compiles anew.
     """
     config: Any = jax.config
-    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
-        return
     try:
         directory = cache_directory()
+        if not config.jax_enable_compilation_cache or config.jax_compilation_cache_dir not in (None, str(directory)):
+            return
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         tidy(directory)
     except (OSError, RuntimeError):  # RuntimeError: there is no home
