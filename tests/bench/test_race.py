@@ -49,7 +49,7 @@ def test_a_step_is_looked_into() -> None:
     made = subprocess.run(words, capture_output=True, text=True, check=True)
     step = json.loads(made.stdout)
     assert sum(step["parts"].values()) == pytest.approx(1.0)
-    assert 0.1 < step["fraction"] < 3
+    assert step["fraction"] > 0
     assert step["seconds"] > 0
 
 
