@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -232,61 +233,27 @@ def theory(argv: list[str]) -> int:
     return run_theory(argv)
 
 
-def bench_replay(argv: list[str]) -> int:
-    """what a draw and a sample cost, beside uniform replay"""
-    from neoteny.bench.replay import main as run_bench
+def _bench(name: str, about: str) -> Callable[[list[str]], int]:
+    """A benchmark, which is the module of its name."""
 
-    return run_bench(argv)
+    def run(argv: list[str]) -> int:
+        benchmark: Callable[[list[str]], int] = importlib.import_module(f"neoteny.bench.{name}").main
+        return benchmark(argv)
 
-
-def bench_checkpoint(argv: list[str]) -> int:
-    """what a checkpoint costs, in seconds of pause and bytes on disk"""
-    from neoteny.bench.checkpoint import main as run_bench
-
-    return run_bench(argv)
+    run.__doc__ = about
+    return run
 
 
-def bench_probes(argv: list[str]) -> int:
-    """what measuring plasticity adds to training time"""
-    from neoteny.bench.probes import main as run_bench
-
-    return run_bench(argv)
-
-
-def bench_integrations(argv: list[str]) -> int:
-    """what sampling by age costs inside other frameworks, over their uniform sampling"""
-    from neoteny.bench.integrations import main as run_bench
-
-    return run_bench(argv)
-
-
-def bench_sweep(argv: list[str]) -> int:
-    """steps a second of a sweep on every core, over one run alone"""
-    from neoteny.bench.sweep import main as run_bench
-
-    return run_bench(argv)
-
-
-def bench_train(argv: list[str]) -> int:
-    """steps a second beside Stable-Baselines3 and SBX, and where a step's time goes"""
-    from neoteny.bench.train import main as run_bench
-
-    return run_bench(argv)
-
-
-def bench_start(argv: list[str]) -> int:
-    """seconds from the command to the first update, and the memory of a full replay"""
-    from neoteny.bench.start import main as run_bench
-
-    return run_bench(argv)
-
-
-def bench_growth(argv: list[str]) -> int:
-    """how a step's time grows with the replay, the batch, the updates and the network"""
-    from neoteny.bench.growth import main as run_bench
-
-    return run_bench(argv)
-
+BENCHMARKS = {
+    "train": "steps a second beside Stable-Baselines3 and SBX, and where a step's time goes",
+    "start": "seconds from the command to the first update, and the memory of a full replay",
+    "growth": "how a step's time grows with the replay, the batch, the updates and the network",
+    "replay": "what a draw and a sample cost, beside uniform replay",
+    "checkpoint": "what a checkpoint costs, in seconds of pause and bytes on disk",
+    "probes": "what measuring plasticity adds to training time",
+    "sweep": "steps a second of a sweep on every core, over one run alone",
+    "integrations": "what sampling by age costs inside other frameworks, over their uniform sampling",
+}
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
@@ -302,14 +269,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "claims": claims,
     "list": list_all,
     "theory": theory,
-    "bench train": bench_train,
-    "bench start": bench_start,
-    "bench growth": bench_growth,
-    "bench replay": bench_replay,
-    "bench checkpoint": bench_checkpoint,
-    "bench probes": bench_probes,
-    "bench sweep": bench_sweep,
-    "bench integrations": bench_integrations,
+    **{f"bench {name}": _bench(name, about) for name, about in BENCHMARKS.items()},
 }
 
 

@@ -48,9 +48,9 @@ def test_a_step_is_looked_into() -> None:
     words = [sys.executable, "-m", "neoteny.bench.step", "hopper", "30"]
     made = subprocess.run(words, capture_output=True, text=True, check=True)
     step = json.loads(made.stdout)
-    assert sum(step["parts"].values()) == pytest.approx(1.0)
-    assert step["fraction"] > 0
-    assert step["seconds"] > 0
+    assert min(step["parts"].values()) >= 0, "the rest is what is left: no time may be counted twice"
+    assert min(step["parts"][part] for part in ("acting", "simulator", "replay", "update", "logging")) > 0
+    assert 0.1 < step["fraction"] < 3
 
 
 def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

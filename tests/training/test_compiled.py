@@ -90,11 +90,12 @@ def made(directory: Path, name: str, data: bytes, age: int = 0) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _zlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "_decompressor", lambda: compiled.zlib.decompress)
 
 
+@pytest.mark.usefixtures("_zlib")
 def test_damage_is_found_at_any_length(tmp_path: Path) -> None:
     whole = compiled.zlib.compress(bytes(range(256)) * 40)
     for length in range(0, len(whole), 7):
@@ -104,6 +105,7 @@ def test_damage_is_found_at_any_length(tmp_path: Path) -> None:
         assert not path.exists(), f"{length} bytes of {len(whole)}"
 
 
+@pytest.mark.usefixtures("_zlib")
 def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
     kept = [made(tmp_path, f"p{age}", os.urandom(1_000), age) for age in range(5)]
     size = kept[0].stat().st_size
@@ -111,6 +113,7 @@ def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
     assert [path.exists() for path in kept] == [True, True, True, False, False]
 
 
+@pytest.mark.usefixtures("_zlib")
 def test_what_was_looked_at_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "p", b"program")
     compiled.tidy(tmp_path)

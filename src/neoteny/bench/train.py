@@ -108,7 +108,7 @@ def _look_into(chosen: Race, task: Task) -> dict[str, Any]:
         f"the whole step reaches {step['fraction']:.0%} of that"
     )
     found = {"step": step}
-    if not isinstance(task.env, str) or not task.env.startswith("ALE/"):
+    if not task.env.startswith("ALE/"):
         extra = sampling(task)
         found["sampling_seconds"] = extra
         for replay in ("swd", "per"):
