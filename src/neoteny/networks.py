@@ -39,6 +39,25 @@ class TorchDense(nn.Module):
         return nn.Dense(self.features, kernel_init=uniform, bias_init=uniform, name="dense")(x)
 
 
+class TorchConv(nn.Conv):
+    """A convolution without padding, begun as torch begins one.
+
+    Its bias is spread by a product, since the gradient is one too then: XLA's sums over positions are slow on the CPU.
+    """
+
+    padding: Any = "VALID"
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        shape = (*self.kernel_size, inputs.shape[-1], self.features)
+        uniform = torch_init(math.prod(shape[:-1]))
+        kernel, bias = self.param("kernel", uniform, shape), self.param("bias", uniform, (self.features,))
+        maps = jax.lax.conv_general_dilated(
+            inputs, kernel, self.strides, self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return maps + (jnp.ones((maps.size // self.features, 1)) @ bias[None]).reshape(maps.shape)
+
+
 class MLP(nn.Module):
     """Dense layers with ReLU; SWD (ICLR 2026), Table 3."""
 
@@ -76,16 +95,7 @@ class NatureCNN(nn.Module):
     def __call__(self, frames: Array) -> Array:
         x = frames.astype(jnp.float32) / 255.0
         for index, (features, size, stride) in enumerate([(32, 8, 4), (64, 4, 2), (64, 3, 1)]):
-            begin = torch_init(size * size * x.shape[-1])
-            conv = nn.Conv(
-                features,
-                (size, size),
-                (stride, stride),
-                padding="VALID",
-                kernel_init=begin,
-                bias_init=begin,
-                name=f"conv_{index}",
-            )
+            conv = TorchConv(features, (size, size), (stride, stride), name=f"conv_{index}")
             x = nn.relu(conv(x))
         x = x.reshape(*x.shape[:-3], -1)
         return nn.relu(TorchDense(self.width, name="layer_0")(x))

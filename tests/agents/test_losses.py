@@ -299,7 +299,7 @@ def test_sac_normalises_by_interaction_only() -> None:
     state = agent.init(jax.random.key(0))
     after, _ = one_update(agent, state, batch(False, False))
     assert float(after.acting.norm.count) == float(state.acting.norm.count)
-    _, acting = agent.act(state, jnp.ones((3, OBS)), jnp.float32(0))
+    _, acting = agent.act(agent.policy_params(state), state.acting, jnp.ones((3, OBS)), jnp.float32(0))
     assert float(acting.norm.count) == pytest.approx(3.0001)
 
 
@@ -308,7 +308,9 @@ def test_actions_stay_in_their_bounds(agent: str) -> None:
     made = td3.make(TD3Config((8,), exploration_noise=5), CONTINUOUS) if agent == "td3" else None
     made = made or sac.make(SACConfig(8, 1, 8, 1), CONTINUOUS)
     state = made.init(jax.random.key(0))
-    actions, _ = made.act(state, jax.random.normal(jax.random.key(1), (500, OBS)), jnp.float32(0))
+    actions, _ = made.act(
+        made.policy_params(state), state.acting, jax.random.normal(jax.random.key(1), (500, OBS)), jnp.float32(0)
+    )
     assert (np.asarray(actions) >= LOW - 1e-6).all()
     assert (np.asarray(actions) <= HIGH + 1e-6).all()
 
@@ -319,5 +321,5 @@ def test_epsilon_falls_over_the_exploration_phase() -> None:
     obs = jnp.ones((4_000, OBS))
     greedy = int(agent.policy(state.online, obs[:1])[0])
     for step, epsilon in ((0, 1.0), (250, 0.505), (500, 0.01), (900, 0.01)):
-        actions, _ = agent.act(state, obs, jnp.float32(step))
+        actions, _ = agent.act(agent.policy_params(state), state.acting, obs, jnp.float32(step))
         assert float((actions != greedy).mean()) == pytest.approx(epsilon * 2 / 3, abs=0.03)

@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 from neoteny.training import compiled
@@ -122,3 +125,22 @@ def test_what_was_looked_at_is_not_read_again(tmp_path: Path, monkeypatch: pytes
     compiled.tidy(tmp_path)
     monkeypatch.setattr(compiled, "_whole", lambda entry: pytest.fail("read again"))
     compiled.tidy(tmp_path)
+
+
+def test_convolutions_are_not_given_to_the_library_that_uses_one_core() -> None:
+    frames, kernel = np.ones((32, 84, 84, 4), np.float32), np.ones((8, 8, 4, 32), np.float32)
+
+    def convolve(frames: Any, kernel: Any) -> Any:
+        return jax.lax.conv_general_dilated(frames, kernel, (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    made = compiled.compiled(convolve).lower(frames, kernel).compile().as_text()
+    assert "convolution(" in made
+    assert "ynn_fusion" not in made
+
+
+def test_options_that_xla_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.compiler_options.cache_clear()
+    monkeypatch.setattr(compiled, "CPU_OPTIONS", {"xla_cpu_of_another_version": "1"})
+    assert compiled.compiler_options() == {}
+    assert compiled.compiled(lambda x: x + 1)(1) == 2
+    compiled.compiler_options.cache_clear()

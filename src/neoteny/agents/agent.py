@@ -22,7 +22,7 @@ class Agent(NamedTuple):
     compiled function returns, which costs more than acting. `update` does all its updates in one call.
 
     init(key) -> state
-    act(state, obs, step) -> (actions, acting): explore; `acting` replaces state.acting
+    act(params, acting, obs, step) -> (actions, acting): explore; `acting` is state.acting, and what replaces it
     update(state, batch) -> (state, Report): `batch` a dict of arrays, leading axes (updates, batch_size)
     policy(params, obs) -> actions, without noise; `params` from policy_params(state)
     sample(params, obs, key) -> actions with the noise that the trained agent explores with
@@ -30,7 +30,7 @@ class Agent(NamedTuple):
     """
 
     init: Callable[[Array], Tree]
-    act: Callable[[Tree, Array, Array], tuple[Array, Tree]]
+    act: Callable[[Tree, Tree, Array, Array], tuple[Array, Tree]]
     update: Callable[[Tree, dict[str, Array]], tuple[Tree, Report]]
     policy: Callable[[Tree, Array], Array]
     sample: Callable[[Tree, Array, Array], Array]

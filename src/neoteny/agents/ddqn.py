@@ -74,11 +74,11 @@ def make(config: DDQNConfig, problem: Problem, network: nn.Module | None = None)
         params = init_values(params_key)
         return State(params, copied(params), adam.init(params), key_data(acting), jnp.int32(0))
 
-    def act(state: State, obs: Array, step: Array) -> tuple[Array, Array]:
-        acting, key = jax.random.split(state.acting)
+    def act(params: Tree, acting: Array, obs: Array, step: Array) -> tuple[Array, Array]:
+        acting, key = jax.random.split(acting)
         progress = jnp.minimum(step / exploration_steps, 1.0)
         epsilon = config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
-        return explore(state.online, obs, key, epsilon), acting
+        return explore(params, obs, key, epsilon), acting
 
     def chosen_of(values: Array, batch: dict[str, Array]) -> Array:
         return jnp.take_along_axis(values, batch["action"][:, None], axis=1)[:, 0]

@@ -124,10 +124,11 @@ def make(config: SACConfig, problem: Problem, network: nn.Module | None = None) 
             entropy=jnp.float32(0),
         )
 
-    def act(state: State, obs: Array, step: Array) -> tuple[Array, Acting]:
-        acting_key, key = jax.random.split(state.acting.key)
-        stats = observe(state.acting.norm, obs)
-        return sample((state.actor, stats), obs, key), Acting(acting_key, stats)
+    def act(params: Tree, acting: Acting, obs: Array, step: Array) -> tuple[Array, Acting]:
+        actor_params, _ = params
+        acting_key, key = jax.random.split(acting.key)
+        stats = observe(acting.norm, obs)
+        return sample((actor_params, stats), obs, key), Acting(acting_key, stats)
 
     def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
         """The sum over critics of the mean of (Q(s, a) - y)^2."""

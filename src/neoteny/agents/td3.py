@@ -87,9 +87,9 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
         noise = config.exploration_noise * scale * jax.random.normal(key, action.shape)
         return jnp.clip(action + noise, middle - scale, middle + scale)
 
-    def act(state: State, obs: Array, step: Array) -> tuple[Array, Array]:
-        acting, key = jax.random.split(state.acting)
-        return sample(state.actor, obs, key), acting
+    def act(params: Tree, acting: Array, obs: Array, step: Array) -> tuple[Array, Array]:
+        acting, key = jax.random.split(acting)
+        return sample(params, obs, key), acting
 
     def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
         """The sum over critics of the mean of (Q(s, a) - y)^2."""

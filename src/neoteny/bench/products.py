@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from neoteny.bench.timing import alternate
+from neoteny.training.compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,8 @@ def seconds(work: Work, rounds: int = 15) -> float:
     rng = np.random.default_rng(0)
     cases = {}
     for product, make in work.made_by.items():
-        compiled = jax.jit(make)
         operands = [jax.device_put(rng.standard_normal(shape, np.float32)) for shape in (product.left, product.right)]
-        cases[str(product) + product.params] = _repeated(compiled, *operands)
+        cases[str(product) + product.params] = _repeated(compiled(make), *operands)
     taken = alternate(cases, rounds)
     return sum(taken[str(product) + product.params] / REPEAT * 1e-6 * often for product, often in work.counts.items())
 
@@ -69,10 +69,10 @@ REPEAT = 20
 """Products in a call that is timed: they are dispatched one after the other, and the last is waited for."""
 
 
-def _repeated(compiled: Any, left: Any, right: Any) -> Callable[[], object]:
+def _repeated(product: Any, left: Any, right: Any) -> Callable[[], object]:
     def call() -> None:
         for _ in range(REPEAT):
-            made = compiled(left, right)
+            made = product(left, right)
         made.block_until_ready()
 
     return call

@@ -117,7 +117,7 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
         setup, session = training.setup, training.session
         rows, pixels = batch_of(session, config)
         delay = getattr(config.agent, "policy_delay", 1)
-        work = products(setup.update, session.state, rows, None, pixels, conditional=1 / delay)
+        work = products(setup.update.__wrapped__, session.state, rows, None, pixels, conditional=1 / delay)
         whole, alone = [], []
         for _ in range(rounds):
             whole.append(training.steps(steps) / steps)
@@ -154,9 +154,9 @@ def _counted(setup: Setup, parts: Parts) -> Setup:
     waited = parts.timed("update", wait)
     act = parts.timed("acting", lambda *args: wait(setup.act(*args)))
 
-    def acting(state: Any, obs: Any, step: Any) -> Any:
-        waited(state)
-        return act(state, obs, step)
+    def acting(params: Any, acting: Any, obs: Any, step: Any) -> Any:
+        waited(params)
+        return act(params, acting, obs, step)
 
     return dataclasses.replace(setup, act=acting, update=parts.timed("update", setup.update))
 

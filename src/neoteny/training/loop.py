@@ -118,7 +118,8 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     config, problem = setup.config, setup.problem
     obs = session.obs if problem.pixels else session.obs.astype(np.float32)
     learning = session.step >= config.agent.learning_starts
-    actions, acting = setup.act(session.state, obs, np.float32(session.step))
+    params = setup.agent.policy_params(session.state)
+    actions, acting = setup.act(params, session.state.acting, obs, np.float32(session.step))
     if session.pending and session.pending[0][0].weights is not None:
         settle(session, setup, run)  # the next draw depends on the errors of the updates before: it waits for them
     session.state = dataclasses.replace(session.state, acting=acting)

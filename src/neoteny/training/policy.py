@@ -21,6 +21,7 @@ from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.interventions.registry import inject_all, injected
+from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
 from neoteny.training.run import read_config
@@ -121,7 +122,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
 
 def as_policy(agent: Agent, params: Any, problem: Problem, seed: int = 0) -> Policy:
     """A callable over `agent`'s policy with these parameters."""
-    act, sample = jax.jit(agent.policy), jax.jit(agent.sample)
+    act, sample = compiled(agent.policy), compiled(agent.sample)
     keys = (jax.random.fold_in(jax.random.key(seed), count) for count in itertools.count())
 
     def policy(obs: ArrayLike, deterministic: bool = True) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_i
 from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
 from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
+from neoteny.training.compiled import compiled
 from neoteny.training.session import Session
 
 Tree = Any
@@ -43,10 +44,10 @@ class Probes:
         self._unpack = unpack
         self._key = jax.random.fold_in(jax.random.key(seed), 3)
         self._rng = np.random.default_rng([seed, 3])
-        self._passes = jax.jit(self._measure_on_device)
-        self._begin = jax.jit(self._begin_fits)
-        self._advance = jax.jit(self._advance_fits)
-        self._init = jax.jit(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
+        self._passes = compiled(self._measure_on_device)
+        self._begin = compiled(self._begin_fits)
+        self._advance = compiled(self._advance_fits)
+        self._init = compiled(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
         self._modules: dict[str, Any] = {}
 
     def measure(self, session: Session, rows: NDArray[Any], pixels: dict[str, NDArray[Any]]) -> dict[str, float]:

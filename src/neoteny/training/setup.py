@@ -20,7 +20,7 @@ from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.compiled import keep_compiled
+from neoteny.training.compiled import compiled, keep_compiled
 from neoteny.training.config import TrainConfig
 from neoteny.training.policy import problem_of
 from neoteny.training.probes import Probes
@@ -81,9 +81,9 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         config,
         agent,
         problem,
-        jax.jit(agent.act),
-        jax.jit(update, donate_argnums=0),
-        jax.jit(agent.policy),
+        compiled(agent.act),
+        compiled(update, donate_argnums=0),
+        compiled(agent.policy),
         _interventions(config, agent, unpack),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         _evaluation_envs(config, make_env),
@@ -125,7 +125,7 @@ def _interventions(
             batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
             return made.apply(state, agent.networks, batch, key)
 
-        found.append((made, jax.jit(apply)))
+        found.append((made, compiled(apply)))
     return tuple(found)
 
 
