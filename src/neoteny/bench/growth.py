@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import statistics
-import tempfile
 from dataclasses import replace
-from pathlib import Path
-
-from threadpoolctl import threadpool_limits
 
 from neoteny.agents.configs import TD3Config
 from neoteny.bench.sampling import fill
-from neoteny.bench.step import begin
+from neoteny.bench.step import begun
 from neoteny.errors import UsageError
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, limit_threads
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 AGENT = TD3Config(learning_starts=300)
 KINDS: dict[str, list[tuple[str, TD3Config, int]]] = {
@@ -54,12 +48,7 @@ def _measure(agent: TD3Config, held: int, rounds: int, steps: int = 200) -> floa
         total_timesteps=1_000_000_000,
         eval_every=0,
     )
-    limit_threads(config)
-    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), open(os.devnull, "w") as nowhere:
-        with contextlib.redirect_stdout(nowhere):
-            training = begin(config, Path(folder), 50)
-            fill(training.session.buffer, training.session.obs.shape[1], 3, chunk=10_000)
-            training.steps(steps)
-            taken = [training.steps(steps) / steps for _ in range(rounds)]
-        training.run.close()
-    return statistics.median(taken)
+    with begun(config, 50) as training:
+        fill(training.session.buffer, training.session.obs.shape[1], 3)
+        training.steps(steps)
+        return statistics.median(training.steps(steps) / steps for _ in range(rounds))

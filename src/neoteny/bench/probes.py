@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import statistics
-import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
-
-from threadpoolctl import threadpool_limits
 
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
-from neoteny.bench.step import Training, batch_of, begin
-from neoteny.training.config import PlasticityConfig, TrainConfig, limit_threads
+from neoteny.bench.step import Training, batch_of, begun
+from neoteny.training.config import PlasticityConfig, TrainConfig
 
 STARTS = 1_000
 RUNS: dict[str, tuple[str, AgentConfig, int]] = {
@@ -39,12 +33,8 @@ def main(argv: list[str]) -> int:
         env, agent, steps = RUNS[name]
         config = TrainConfig(env, replace(agent, utd=1.0), total_timesteps=10**9, eval_every=0)
         config = replace(config, plasticity=PlasticityConfig(probe_every=10**9))  # measured below, and not in between
-        limit_threads(config)
-        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), open(os.devnull, "w") as nowhere:
-            with contextlib.redirect_stdout(nowhere):
-                training = begin(config, Path(folder), 20)
-                step, probe = _measure(training, steps, options.rounds)
-            training.run.close()
+        with begun(config, 20) as training:
+            step, probe = _measure(training, steps, options.rounds)
         print(f"{name:<8}{step * 1e3:>12.2f}{probe * 1e3:>12.1f}{probe / (every * step):>9.1%}", flush=True)
     print(f"\nadded: a probe every {every:,} updates, over the time of {every:,} steps with an update each.")
     return 0

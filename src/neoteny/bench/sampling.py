@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import gymnasium as gym
 import numpy as np
 
@@ -40,9 +42,10 @@ def sampling(task: Task, rounds: int = 101) -> dict[str, float]:
     return {name: microseconds / 1e6 for name, microseconds in taken.items()}
 
 
-def fill(buffer: ReplayBuffer, obs: int, action: int, chunk: int = 20_000) -> None:
+def fill(buffer: ReplayBuffer, obs: int, action: int) -> None:
     """Fill a buffer with transitions of random numbers."""
     rng = np.random.default_rng(0)
+    chunk = math.gcd(buffer.capacity, 20_000)
     rows = rng.random((chunk, obs), np.float32)
     for _ in range(buffer.capacity // chunk):
         buffer.extend(

@@ -18,12 +18,11 @@ from neoteny.training.run import read_lines, read_metrics
 
 FILL = """
 import json, sys
-from pathlib import Path
 from neoteny.agents.configs import TD3Config
 from neoteny.bench.frames import resident_bytes
 from neoteny.bench.sampling import fill
-from neoteny.training.config import TrainConfig, limit_threads
-config = TrainConfig("Humanoid-v5", TD3Config())
+from neoteny.training.config import ReplayConfig, TrainConfig, limit_threads
+config = TrainConfig("Humanoid-v5", TD3Config(), ReplayConfig(capacity=int(sys.argv[1])))
 limit_threads(config)
 from neoteny.bench.step import batch_of, wait
 from neoteny.training.setup import set_up
@@ -41,20 +40,23 @@ def main(argv: list[str]) -> int:
     """Start TD3 over and over; then fill a replay."""
     parser = argparse.ArgumentParser(prog="neoteny bench start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="starts with a warm cache (5)")
+    parser.add_argument("--held", type=int, default=1_000_000, help="transitions in the replay (1,000,000)")
     options = parser.parse_args(argv)
     if options.rounds < 1:
         raise UsageError(f"--rounds must be >= 1, got {options.rounds}")
+    if options.held < 1:
+        raise UsageError(f"--held must be >= 1, got {options.held}")
     first = _start()
     taken = [_start() for _ in range(options.rounds)]
     print("TD3 on Hopper-v5, --learning-starts 256: seconds from the command to the first update")
     seconds = [each for each, _ in taken]
     print(f"  first start {first[0]:.1f}; then {statistics.median(seconds):.1f} (the slowest {max(seconds):.1f})")
     print(f"  programs compiled: {taken[-1][1]}")
-    made = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=False)
+    made = subprocess.run([sys.executable, "-c", FILL, str(options.held)], capture_output=True, text=True, check=False)
     if made.returncode:
         raise UsageError(f"the replay could not be filled: {made.stderr.strip().splitlines()[-1]}")
     empty, full = np.array(json.loads(made.stdout.splitlines()[-1])) / 1e9
-    print(f"TD3 on Humanoid-v5: {empty:.2f} GB resident with an empty replay, {full:.2f} GB with a million transitions")
+    print(f"TD3 on Humanoid-v5: {empty:.2f} GB resident with an empty replay, {full:.2f} GB with {options.held:,} held")
     return 0
 
 

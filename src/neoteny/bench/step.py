@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,26 @@ class Training:
         return time.perf_counter() - start
 
 
-def begin(config: TrainConfig, folder: Path, warm: int) -> Training:
-    """Begin a run, and make its first steps until everything is compiled."""
-    setup, session = set_up(config, None, None, config.total_timesteps)
-    run = Run(folder / "run", config, setup.facts)
-    training = Training(setup, session, run, Progress(config, quiet=False), Checkpoints(run.directory))
-    training.steps(config.agent.learning_starts + warm)
-    return training
+@contextlib.contextmanager
+def begun(config: TrainConfig, warm: int) -> Iterator[Training]:
+    """A run under the conditions of the loop, past its first steps, in which everything was compiled.
+
+    What it prints is not shown, and what it writes goes away with it.
+    """
+    limit_threads(config)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        threadpool_limits(1, "blas"),
+        memory_kept(),
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
+        setup, session = set_up(config, None, None, config.total_timesteps)
+        run = Run(Path(folder) / "run", config, setup.facts)
+        training = Training(setup, session, run, Progress(config, quiet=False), Checkpoints(run.directory))
+        training.steps(config.agent.learning_starts + warm)
+        yield training
+        run.close()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +126,7 @@ class Step:
 
 def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step:
     """Of a run with this configuration: `steps` steps whole, then as many in parts, over and over."""
-    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1, "blas"), memory_kept():
-        training = begin(config, Path(folder), warm)
+    with begun(config, warm) as training:
         setup, session = training.setup, training.session
         rows, pixels = batch_of(session, config)
         delay = getattr(config.agent, "policy_delay", 1)
@@ -132,7 +145,6 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
         if setup.probes is not None:
             parts.of(setup.probes, measure="probes")
         total = training.steps(rounds * steps)
-        training.run.close()
     parts.seconds["rest"] = total - sum(parts.seconds.values())
     often = config.agent.utd
     return Step(
@@ -166,9 +178,7 @@ def main(name: str, steps: str) -> None:
     task = TASKS[name]
     replay = ReplayConfig(capacity=task.capacity)
     config = TrainConfig(task.env, task.agent, replay, total_timesteps=1_000_000_000, eval_every=0)
-    limit_threads(config)
-    with contextlib.redirect_stdout(sys.stderr):
-        step = measure(config, int(steps), task.warm - task.agent.learning_starts)
+    step = measure(config, int(steps), task.warm - task.agent.learning_starts)
     print(json.dumps({**dataclasses.asdict(step), "fraction": step.fraction}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -96,7 +97,8 @@ def _run(chosen: Race, rounds: int, seconds: float) -> dict[str, Any]:
 def _look_into(chosen: Race, task: Task) -> dict[str, Any]:
     """A step of ours, in a process of its own."""
     words = [sys.executable, "-m", "neoteny.bench.step", chosen.task, str(chosen.steps)]
-    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    env = {**os.environ, "JAX_TRACEBACK_FILTERING": "off"}  # else the last line of an error is about frames
+    made = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
     if made.returncode:
         raise UsageError(f"a step of {chosen.task} could not be looked into: {made.stderr.strip().splitlines()[-1]}")
     step = json.loads(made.stdout)
