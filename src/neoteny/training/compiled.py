@@ -25,7 +25,7 @@ LIMIT = 1 << 30
 CHECKED = "checked"
 """The file whose time says up to when entries were checked."""
 CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
-"""Products by YNNPACK, as is XLA's default, but convolutions by Eigen, since YNNPACK's use one core only."""
+"""YNNPACK for matrix products only. XLA's default gives it more: convolutions, which it does on one core, with them."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
