@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from neoteny import __version__
@@ -48,18 +47,19 @@ def main(argv: list[str] | None = None) -> int:
 
 def train(argv: list[str]) -> int:
     """train an agent: neoteny train td3|sac|ddqn --env ID [--replay swd] ..."""
-    from neoteny.agents.configs import AGENTS, PRESETS
+    from neoteny.agents.configs import AGENTS
+    from neoteny.training.presets import NAMES, complete, start_from
 
     agent = {"dqn": "ddqn"}.get(argv[0], argv[0]) if argv else ""
     if agent not in AGENTS:
         raise UsageError(f"name an agent first, one of {', '.join(AGENTS)}: neoteny train td3 --env Hopper-v5")
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     own.add_argument("--out", type=Path)
+    own.add_argument("--overwrite", action="store_true")
     own.add_argument("--preset", default="swd-paper")
+    own.add_argument("--steps", "--total-timesteps", type=int)
     own.add_argument("--intervention", action="append", default=[])
     given, rest = own.parse_known_args(argv[1:])
-    if given.preset not in PRESETS[agent]:
-        raise UsageError(f"{agent} has the presets {', '.join(PRESETS[agent])}, got {given.preset!r}")
     try:
         import tyro
     except ImportError as error:
@@ -68,24 +68,22 @@ def train(argv: list[str]) -> int:
     from neoteny.training.config import TrainConfig, limit_threads
 
     rest += ["--intervention", *given.intervention] if given.intervention else []
-    words = ["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest]
     config = tyro.cli(
         TrainConfig,
         prog=f"neoteny train {agent}",
-        description=f"Train {agent}. Besides: --out DIR, the run's directory; --preset, one of "
-        f"{', '.join(PRESETS[agent])}; --steps, short for --total-timesteps.",
-        default=TrainConfig(env=tyro.MISSING, agent=PRESETS[agent][given.preset]),
+        description=f"Train {agent}. Besides: --out DIR, the run's directory; --overwrite, replace the run there; "
+        f"--preset, one of {', '.join(NAMES[agent])}; --steps, short for --total-timesteps.",
+        default=start_from(agent, given.preset, tyro.MISSING, given.steps),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
-        args=words,
+        args=rest,
     )
-    if not any(word.split("=")[0] == "--total-timesteps" for word in words):
-        config = replace(config, total_timesteps=0)  # the paper's, now that the environment is known
+    config = complete(config, given.preset)
     limit_threads(config)
     try:
         from neoteny.training.start import train as run_training
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
-    directory = run_training(config, out=given.out)
+    directory = run_training(config, out=given.out, overwrite=given.overwrite)
     _print_done(directory)
     return 0
 

@@ -314,3 +314,61 @@ def test_a_checkpoint_costs_what_is_new(tmp_path: Path) -> None:
     new = [path for path in (run / "checkpoint" / "segments").iterdir() if path.name not in written]
     assert [path.name.split("-", 1)[1] for path in new] == [f"{900:012}-{910:012}.npz"]
     assert written <= {path.name for path in (run / "checkpoint" / "segments").iterdir()}
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and path.name != "lock" and "tensorboard" not in path.parts
+    }
+
+
+def test_a_longer_run_injects_when_the_first_would_have(tmp_path: Path) -> None:
+    plasticity = PlasticityConfig(probe_every=0, intervention=("injection",))
+    run = neoteny.train(tiny(total_timesteps=250, plasticity=plasticity), out=tmp_path / "run", quiet=True)
+    neoteny.resume(run, steps=600, quiet=True)
+    assert (run / "DONE").exists()
+    assert [line["updates"] for line in read_lines(run / "metrics.jsonl") if "intervention" in line] == [75]
+
+
+def test_a_resume_that_cannot_set_up_changes_nothing(run: Path, monkeypatch: Any) -> None:
+    before = contents(run)
+
+    def no_disk(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def no_environment() -> Any:
+        raise RuntimeError("the simulator does not start")
+
+    import tensorboardX
+
+    with monkeypatch.context() as broken:
+        broken.setattr(tensorboardX, "SummaryWriter", no_disk)
+        with pytest.raises(OSError, match="No space left"):
+            neoteny.resume(run, steps=900, quiet=True)
+    with pytest.raises(Exception, match="the simulator does not start"):
+        neoteny.resume(run, steps=900, make_env=no_environment, quiet=True)
+    assert contents(run) == before
+    assert neoteny.resume(run, steps=900, quiet=True) == run
+
+
+def test_kept_checkpoints_stay_and_can_be_resumed_from(tmp_path: Path) -> None:
+    config = tiny(total_timesteps=400, keep_checkpoints=4)
+    run = neoteny.train(config, out=tmp_path / "run", quiet=True)
+    assert [made["step"] for made in manifests(run)] == [100, 200, 300, 400]
+    neoteny.resume(run, steps=600, quiet=True)
+    kept = [(made["step"], made["forever"]) for made in manifests(run)]
+    assert kept == [(100, True), (200, True), (300, True), (400, True), (500, True), (600, True)]
+    whole = neoteny.train(tiny(total_timesteps=600), out=tmp_path / "whole", quiet=True)
+    same(run, whole)
+    for path in sorted((run / "checkpoint").glob("*.json"))[2:]:
+        path.unlink()
+    (run / "DONE").unlink()
+    again = neoteny.resume(run, quiet=True)
+    same(again, whole)
+
+
+def test_checkpoints_that_are_not_made_cannot_be_kept() -> None:
+    with pytest.raises(UsageError, match="--keep-checkpoints 4 needs checkpoints, and --checkpoint-every 0 makes none"):
+        tiny(keep_checkpoints=4, checkpoint_every=0)

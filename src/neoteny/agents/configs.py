@@ -151,7 +151,9 @@ AGENTS: dict[str, type[TD3Config | SACConfig | DDQNConfig]] = {
 }
 
 _SWD_CODE = replace(SACConfig(), alpha=0.2, tune_alpha=False)
-_SIMBA = replace(SACConfig(), num_critics=1, alpha=0.01, target_entropy=-0.5, utd=2.0, log_std_min=-10.0)
+_SIMBA = replace(
+    SACConfig(), num_critics=1, alpha=0.01, target_entropy=-0.5, utd=2.0, log_std_min=-10.0, policy_delay=1
+)
 
 PRESETS: dict[str, dict[str, AgentConfig]] = {
     "td3": {"swd-paper": TD3Config()},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from neoteny.agents.configs import PRESETS
 from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
 from neoteny.replay.registry import REPLAYS
 from neoteny.training.config import INTERVENTIONS
+from neoteny.training.presets import NAMES
 
 SUITES = {
     "MuJoCo": "Ant-v5, HalfCheetah-v5, Hopper-v5, Humanoid-v5, Walker2d-v5 and the rest; in [train]",
@@ -19,7 +19,7 @@ SUITES = {
 def describe() -> str:
     """A part for each kind of thing."""
     parts = {
-        "agents": {agent: f"presets {', '.join(presets)}" for agent, presets in PRESETS.items()},
+        "agents": {agent: f"presets {', '.join(presets)}" for agent, presets in NAMES.items()},
         "replays": {
             name: f"{', '.join('--' + number.replace('_', '-') for number in named.numbers) or 'no numbers'}"
             for name, named in REPLAYS.items()

@@ -23,7 +23,7 @@ from neoteny.training.policy import has_policy
 
 FORMAT = 1
 KEPT = 2
-"""Checkpoints that are kept: the newest, and one to fall back to."""
+"""Checkpoints that are kept in any case: the newest, and one to fall back to."""
 SEGMENT_BYTES = 32 << 20
 """A segment is written whenever so much is new, so that a checkpoint has little left to write."""
 
@@ -52,6 +52,8 @@ class Checkpoint:
     sha256: str
     segments: tuple[Segment, ...]
     """In the order they are to be put back: where two overlap, the later one holds."""
+    forever: bool = False
+    """Whether it is never removed, because --keep-checkpoints asked for it."""
 
 
 class Checkpoints:
@@ -66,7 +68,7 @@ class Checkpoints:
         self._full = False
         """Whether the disk did not take the last segment."""
         older = [c for c in _readable(self._folder) if newest and c.step < newest.step]
-        self._kept = [*older[-(KEPT - 1) :], newest] if newest else []
+        self._kept = _worth_keeping([*older, newest]) if newest else []
         self._count = 1 + max((_count_of(path) for path in _numbered(self._folder)), default=0)
         if newest:
             self._clean()
@@ -100,7 +102,15 @@ class Checkpoints:
             self._segments.remove(segment)
             (self._folder / segment.file).unlink()
 
-    def save(self, state: dict[str, Any], buffer: ReplayBuffer, step: int, log_position: int, config: Any) -> None:
+    def save(
+        self,
+        state: dict[str, Any],
+        buffer: ReplayBuffer,
+        step: int,
+        log_position: int,
+        config: Any,
+        forever: bool = False,
+    ) -> None:
         """Commit a checkpoint: `state`, and the transitions of `buffer` that are not on disk yet."""
         self._full = False
         self._append(buffer)
@@ -110,9 +120,10 @@ class Checkpoints:
         write(self._folder / name, data)
         first, clock = buffer.first_needed, buffer.clock
         needed = tuple(segment for segment in self._segments if segment.stop > first)
-        made = Checkpoint(step, log_position, config, first, clock, name, checksum(data), needed)
+        forever = forever or any(c.forever for c in self._kept if c.step == step)
+        made = Checkpoint(step, log_position, config, first, clock, name, checksum(data), needed, forever)
         write(self._folder / f"{step:012}.json", _seal({"format": FORMAT, **asdict(made)}))
-        self._kept = [*(c for c in self._kept if c.step != step), made][-KEPT:]
+        self._kept = _worth_keeping([*(c for c in self._kept if c.step != step), made])
         self._clean()
 
     def _append(self, buffer: ReplayBuffer) -> None:
@@ -128,7 +139,7 @@ class Checkpoints:
             self._saved = stop
 
     def _clean(self) -> None:
-        """Remove checkpoints beyond the newest two, then every file that those do not name."""
+        """Remove checkpoints that are not kept, then every file that those do not name."""
         steps = {c.step for c in self._kept}
         for path in manifests(self._folder.parent):
             if int(path.stem) not in steps:
@@ -138,6 +149,11 @@ class Checkpoints:
         for path in [*_numbered(self._folder), *self._folder.rglob("*.tmp")]:
             if str(path.relative_to(self._folder)) not in named:
                 path.unlink()
+
+
+def _worth_keeping(made: list[Checkpoint]) -> list[Checkpoint]:
+    """Return the newest checkpoints, and those that are kept for good."""
+    return [*(c for c in made[:-KEPT] if c.forever), *made[-KEPT:]]
 
 
 def _numbered(folder: Path) -> list[Path]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
@@ -127,6 +126,11 @@ class PlasticityConfig:
         return found
 
 
+PAPERS_STEPS = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}
+"""Steps of the paper's runs. Its text gives none for SAC: the authors' release trains 1,000,000 decisions on DeepMind
+Control, at an action repeat of 2, and plots its returns against them."""
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run."""
@@ -139,8 +143,8 @@ class TrainConfig:
     """The replay's."""
     plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
     """How plasticity is measured and restored."""
-    total_timesteps: int = 0
-    """Steps over all environments; if not given the paper's: 10M for ddqn, 500,000 on DeepMind Control, else 1M."""
+    total_timesteps: int = cast(int, None)
+    """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
     seed: int = 1
     """Of everything."""
     num_envs: int = 1
@@ -163,12 +167,14 @@ class TrainConfig:
     """Threads for maths; part of the result, since it changes the last bits. 1 for td3, else every core allowed."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Where the networks live. GPUs are not tested yet."""
+    keep_checkpoints: int = 0
+    """Checkpoints that are never removed, at equal shares of the run: 4 keeps those at 25, 50, 75 and 100%."""
     wandb: bool = False
     """Also log to Weights & Biases (WANDB_MODE=offline works)."""
 
     def __post_init__(self) -> None:
-        if self.total_timesteps == 0:
-            object.__setattr__(self, "total_timesteps", self._papers_length())
+        if cast("int | None", self.total_timesteps) is None:
+            object.__setattr__(self, "total_timesteps", PAPERS_STEPS[self.agent_name])
         if self.eval_every is None:
             object.__setattr__(self, "eval_every", 250_000 if isinstance(self.agent, DDQNConfig) else 10_000)
         for name, least in (
@@ -178,23 +184,23 @@ class TrainConfig:
             ("eval_episodes", 1),
             ("log_every", 1),
             ("checkpoint_every", 0),
+            ("keep_checkpoints", 0),
             ("seed", 0),
         ):
             if getattr(self, name) < least:
                 raise UsageError(f"--{name.replace('_', '-')} must be >= {least}, got {getattr(self, name)}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
+        if self.keep_checkpoints and not self.checkpoint_every:
+            raise UsageError(
+                f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
+            )
         self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
             raise UsageError(f"--sticky is for Atari, and {self.env} is not")
         if atari and self.action_repeat is not None:
             raise UsageError("--action-repeat is not for Atari, which skips 4 frames")
-
-    def _papers_length(self) -> int:
-        if isinstance(self.agent, DDQNConfig):
-            return 10_000_000
-        return 500_000 if isinstance(self.env, str) and self.env.startswith("dm_control/") else 1_000_000
 
     @property
     def agent_name(self) -> str:
@@ -222,6 +228,10 @@ class TrainConfig:
             "whole number, or one update every whole number of ticks"
         )
 
+    def planned_updates(self, steps: int) -> int:
+        """Return the updates that a run of so many steps makes."""
+        return int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
+
     def default_decay_steps(self) -> float:
         """The paper's T for this agent."""
         return 100_000 if isinstance(self.agent, TD3Config) else 80_000
@@ -245,15 +255,20 @@ class TrainConfig:
             **data,
         )
 
-    def run_id(self) -> str:
-        """Eight letters from the whole configuration."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
+    def run_id(self, own_parts: dict[str, str] | None = None) -> str:
+        """Return eight letters that equal configurations share: see `neoteny.training.identity`."""
+        from neoteny.training.identity import run_id  # which imports this module
 
-    def default_directory(self) -> Path:
-        """runs/<env>/<agent>-<replay>/<seed>-<id>."""
-        env = self.env.replace("/", "-")
-        replay = self.replay.replay.replace(":", ".").replace("/", "-")
-        return Path("runs") / env / f"{self.agent_name}-{replay}" / f"{self.seed}-{self.run_id()}"
+        return run_id(self, own_parts)
+
+    def default_directory(self, own_parts: dict[str, str] | None = None) -> Path:
+        """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
+        method = f"{self.agent_name}-{self.replay.replay}"
+        return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
 def limit_threads(config: TrainConfig) -> None:

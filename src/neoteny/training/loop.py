@@ -41,7 +41,8 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
     config = setup.config
 
     def save(envs: bool = True) -> bool:
-        return _save(session, setup, run, progress, checkpoints, envs)
+        forever = _kept_forever(session, setup)
+        return _save(session, setup, run, progress, checkpoints, envs, forever)
 
     try:
         # One thread for NumPy's own products: their bits must not depend on the cores this process may use.
@@ -61,7 +62,7 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                 tick(session, setup, run, progress, checkpoints)
                 if config.checkpoint_every:
                     checkpoints.spill(session.buffer)
-                    if time.monotonic() - saved >= config.checkpoint_every:
+                    if time.monotonic() - saved >= config.checkpoint_every or _kept_forever(session, setup):
                         save()
                         saved = time.monotonic()
             settle(session, setup, run)
@@ -95,13 +96,21 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
     return run.directory
 
 
-def _save(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints, envs: bool) -> bool:
+def _save(
+    session: Session,
+    setup: Setup,
+    run: Run,
+    progress: Progress,
+    checkpoints: Checkpoints,
+    envs: bool,
+    forever: bool,
+) -> bool:
     """Make a checkpoint, or if the disk does not take it say so and leave the one before; whether it was made."""
     start = time.perf_counter()
     settle(session, setup, run)
     state, reason = state_of(session, envs)
     try:
-        checkpoints.save(state, session.buffer, session.step, run.log_position, setup.config.to_json())
+        checkpoints.save(state, session.buffer, session.step, run.log_position, setup.config.to_json(), forever)
     except OSError as error:
         progress.say(
             f"No checkpoint could be made at step {session.step:,} ({error.strerror}); the one before is whole."
@@ -241,6 +250,13 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
         save_policy(run.directory, agent, session.state, setup.problem)
     except OSError as error:
         progress.say(f"The policy could not be saved at step {session.step:,} ({error.strerror}); the run goes on.")
+
+
+def _kept_forever(session: Session, setup: Setup) -> bool:
+    """Return whether this step is one whose checkpoint --keep-checkpoints keeps: equal shares of the planned length."""
+    count, length = setup.config.keep_checkpoints, setup.problem.total_timesteps
+    before = session.step - setup.config.num_envs
+    return session.step > 0 and session.step * count // length > before * count // length
 
 
 class _Abandoned(Exception):

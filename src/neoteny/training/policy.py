@@ -24,6 +24,7 @@ from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
+from neoteny.training.identity import describe_network
 from neoteny.training.run import read_config
 
 Policy = Callable[..., NDArray[Any]]
@@ -96,7 +97,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     directory = Path(run)
     config, facts = read_config(directory)
     trained_with = facts["environment"]["network"]
-    if trained_with != (None if network is None else repr(network)):
+    if trained_with != (None if network is None else describe_network(network)):
         raise UsageError(f"{directory} was trained with network={trained_with}, got {network!r}")
     folder = directory / "policy"
     if not has_policy(directory):

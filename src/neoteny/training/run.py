@@ -10,6 +10,9 @@ import fcntl
 import json
 import math
 import os
+import platform
+import shutil
+import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,28 +28,38 @@ class Run:
     """Writes a run's records. What depends on the clock goes to timing.jsonl, so that metrics.jsonl is the same bytes
     for the same seed, however often the run was interrupted."""
 
-    def __init__(self, directory: Path, config: TrainConfig, environment: dict[str, Any]) -> None:
-        """Begin a run in a directory of its own."""
+    def __init__(
+        self, directory: Path, config: TrainConfig, environment: dict[str, Any], overwrite: bool = False
+    ) -> None:
+        """Begin a run in a directory of its own. overwrite: replace the run that is there, if any."""
         if directory.is_file():
-            raise UsageError(f"{directory} is a file: name a directory with --out")
-        if directory.exists() and any(path.name != "lock" for path in directory.iterdir()):
+            raise UsageError(f"{directory} is a file: name a directory with --out (out= in Python)")
+        if taken(directory) and not (overwrite and is_run(directory)):
             raise UsageError(
-                f"{directory} already holds a run: go on with it by neoteny resume, or name another with --out"
+                f"{directory} contains other files and no run: name another directory with --out (out= in Python)"
+                if overwrite or not is_run(directory)
+                else f"{directory} already contains a run: resume it with neoteny resume {directory}, name another "
+                "directory with --out (out= in Python), or replace it with --overwrite (overwrite=True in Python)"
             )
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = lock(directory)
-        write_config(directory, {"config": config.to_json(), "environment": environment, "versions": versions()})
+        for path in _contents(directory):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        facts = {"config": config.to_json(), "environment": environment, "versions": versions(), "source": source()}
+        write_config(directory, facts)
         self._open(directory, config, None)
 
     @classmethod
     def reopen(cls, directory: Path, config: TrainConfig, step: int, log_position: int, lock: TextIO) -> Run:
-        """Go on with a run from a checkpoint at `step`: what was logged after it is cut off."""
+        """Resume a run from a checkpoint at `step`: what was logged after it is cut off."""
         run = cls.__new__(cls)
         run._lock = lock
-        with (directory / "metrics.jsonl").open("ab") as metrics:
-            metrics.truncate(log_position)
-        (directory / "DONE").unlink(missing_ok=True)
         run._open(directory, config, step + 1)
+        (directory / "DONE").unlink(missing_ok=True)
+        run._metrics.truncate(log_position)
+        run._metrics.seek(0, os.SEEK_END)  # else it still tells the length from before
+        _, facts = read_config(directory)
+        write_config(directory, {**facts, "config": config.to_json()})
         return run
 
     def _open(self, directory: Path, config: TrainConfig, purge_step: int | None) -> None:
@@ -57,10 +70,10 @@ class Run:
         self.first_step = (purge_step or 1) - 1
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
         self._wandb = _start_wandb(directory, config) if config.wandb else None
-        self._metrics = (directory / "metrics.jsonl").open("a")
-        self._timing = (directory / "timing.jsonl").open("a")
         self._summary: Any = Summary
         self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
+        self._metrics = (directory / "metrics.jsonl").open("a")
+        self._timing = (directory / "timing.jsonl").open("a")
         self._start = time.perf_counter()
         self._asked: set[str] = set()
 
@@ -117,10 +130,24 @@ class Run:
         self._lock.close()
 
 
+def taken(directory: Path) -> bool:
+    """Return whether there is anything in a directory but a lock."""
+    return directory.exists() and any(_contents(directory))
+
+
+def is_run(directory: Path) -> bool:
+    """Return whether a directory contains a run."""
+    return (directory / "config.json").exists()
+
+
+def _contents(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.name != "lock"]
+
+
 def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """The configuration of a run, and everything that config.json says."""
     path = directory / "config.json"
-    if not path.exists():
+    if not is_run(directory):
         raise UsageError(f"{directory} is not a run: it has no config.json")
     try:
         facts = json.loads(path.read_text())
@@ -157,6 +184,34 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def source() -> dict[str, Any]:
+    """Return which source a run is made by: neoteny's commit, whether files differ from it, and the processor.
+
+    The commit is None where neoteny was not installed from a git checkout.
+    """
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            said = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return said.stdout.strip() if said.returncode == 0 else None
+
+    tracked = git("ls-files", "--error-unmatch", "run.py") is not None  # and not a checkout that it is installed in
+    commit = git("rev-parse", "HEAD") if tracked else None
+    changed = bool(git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))) if commit else None
+    return {"commit": commit, "changed": changed, "processor": _processor()}
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def lock(directory: Path) -> TextIO:

@@ -22,6 +22,7 @@ from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
 from neoteny.training.compiled import compiled, keep_compiled
 from neoteny.training.config import TrainConfig
+from neoteny.training.identity import describe_own
 from neoteny.training.policy import problem_of
 from neoteny.training.probes import Probes
 from neoteny.training.session import Session
@@ -66,8 +67,9 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         "versions": envs.versions(),
         "observation": str(made.single_observation_space),
         "observation_keys": envs.observation_keys(made),
-        "make_env": make_env is not None,
-        "network": None if network is None else repr(network),
+        "make_env": None,
+        "network": None,
+        **describe_own(make_env, made.envs[0], network),
         "backend": jax.default_backend(),
         "horizon": horizon,
     }
@@ -84,7 +86,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         compiled(agent.act),
         compiled(update, donate_argnums=0),
         compiled(agent.policy),
-        _interventions(config, agent, unpack),
+        _interventions(config, agent, unpack, config.planned_updates(horizon)),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         _evaluation_envs(config, make_env),
         facts,
@@ -105,9 +107,9 @@ def seeds(config: TrainConfig, *more: int) -> list[int | None]:
 
 
 def _interventions(
-    config: TrainConfig, agent: Agent, unpack: Callable[..., dict[str, Any]]
+    config: TrainConfig, agent: Agent, unpack: Callable[..., dict[str, Any]], updates: int
 ) -> tuple[tuple[Intervention, Any], ...]:
-    updates = int(max(0, config.total_timesteps - config.agent.learning_starts) * config.agent.utd)
+    """Return the interventions of a run that was planned to make so many updates."""
     found = []
     for name in config.plasticity.intervention:
         for label, network in agent.networks.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,12 +12,14 @@ import jax
 from neoteny import envs
 from neoteny.errors import UsageError
 from neoteny.training import checkpoint
+from neoteny.training.cautions import cautions, shortfalls
 from neoteny.training.checkpoint import Checkpoint, Checkpoints
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
+from neoteny.training.identity import describe_network
 from neoteny.training.loop import go_on
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run, lock, read_config, read_metrics, versions, write_config
+from neoteny.training.run import Run, lock, read_config, read_metrics, taken, versions
 from neoteny.training.session import Session, restore
 from neoteny.training.setup import Setup, seeds, set_up
 
@@ -27,20 +30,49 @@ def train(
     out: str | Path | None = None,
     make_env: envs.MakeEnv | None = None,
     network: Any = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> Path:
-    """Train, and return the run's directory.
+    """Train an agent and return the run's directory.
 
-    out: that directory, if not the default one. make_env: a function that makes an environment, instead of config.env,
-    which then only names it. network: a Flax module from observations to features, instead of the agent's own trunk.
+    Args:
+        config: everything that can be set of the run.
+        out: the run's directory; if not given, a free one under ``runs/``.
+        make_env: a function that makes an environment, instead of config.env, which then only names it.
+        network: a Flax module from observations to features, instead of the agent's own trunk.
+        overwrite: whether to replace a run that is in the directory already.
+        quiet: whether to print no progress.
     """
     limit_threads(config)
     config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
     setup, session = set_up(config, make_env, network, config.total_timesteps)
-    run = Run(Path(out) if out is not None else config.default_directory(), config, setup.facts)
     progress = Progress(config, quiet)
+    directory = Path(out) if out is not None else _default_directory(config, setup, overwrite, progress)
+    run = Run(directory, config, setup.facts, overwrite)
     run.log_timing(0, life=run.lives, first_step=0)
-    return go_on(session, setup, run, progress, Checkpoints(run.directory))
+    for caution in cautions(config):
+        progress.say(caution)
+    return _finish(session, setup, run, progress, Checkpoints(run.directory))
+
+
+def _default_directory(config: TrainConfig, setup: Setup, overwrite: bool, progress: Progress) -> Path:
+    """Return the run's directory under runs/, or one with a number behind it if that is taken."""
+    own_parts = {name: setup.facts[name] for name in ("make_env", "network") if setup.facts[name] is not None}
+    usual = config.default_directory(own_parts)
+    if overwrite or not taken(usual):
+        return usual
+    others = (usual.with_name(f"{usual.name}-{number}") for number in itertools.count(2))
+    free = next(path for path in others if not taken(path))
+    progress.say(f"{usual} already contains this run (neoteny resume continues it), so this one is in {free}.")
+    return free
+
+
+def _finish(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
+    """Train to the end, and say so if the agent never learned or was never evaluated."""
+    directory = go_on(session, setup, run, progress, checkpoints)
+    for caution in shortfalls(setup.config, session.updates, session.evaluated):
+        progress.say(caution)
+    return directory
 
 
 def resume(
@@ -65,7 +97,9 @@ def resume(
         began, recorded = facts["environment"], facts["config"]
         _check_can_go_on(directory, config, began, steps, make_env, network)
         config = dataclasses.replace(
-            config, total_timesteps=steps or config.total_timesteps, on_nan=on_nan or config.on_nan
+            config,
+            total_timesteps=config.total_timesteps if steps is None else steps,
+            on_nan=on_nan or config.on_nan,
         )
         limit_threads(config)
         changed = _changed_versions(facts)
@@ -94,14 +128,18 @@ def resume(
             for complaint in complaints:
                 progress.say(f"{complaint}; going on from the one before")
         step, position = (found.step, found.log_position) if found else (0, 0)  # killed before its first checkpoint
+        restarted = found is not None and not restored[0]
+        if restarted:  # before anything on disk is changed: the environment may fail
+            session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
         reopened = Run.reopen(directory, config, step, position, held)
-        write_config(directory, {**facts, "config": config.to_json()})
         checkpoints = Checkpoints(directory, found)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
         progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
-        if found and not restored[0]:
-            _restart_episodes(session, setup, reopened, progress, checkpoints)
-        return go_on(session, setup, reopened, progress, checkpoints)
+        if restarted:
+            cut(session, checkpoints)
+            reopened.log(session.step, episodes_restarted=config.num_envs)
+            progress.say("The environment could not be saved, so its episode begins again.")
+        return _finish(session, setup, reopened, progress, checkpoints)
 
 
 def _check_can_go_on(
@@ -118,16 +156,8 @@ def _check_can_go_on(
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
     if began["make_env"] and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
-    if began["network"] != (None if network is None else repr(network)):
+    if began["network"] != (None if network is None else describe_network(network)):
         raise UsageError(f"{directory} was trained with network={began['network']}, got {network!r}")
-
-
-def _restart_episodes(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> None:
-    """Begin new episodes, where environments could not be saved."""
-    session.obs = session.envs.reset(seed=seeds(setup.config, session.step))[0]
-    cut(session, checkpoints)
-    run.log(session.step, episodes_restarted=setup.config.num_envs)
-    progress.say("The environment could not be saved: its episode begins again.")
 
 
 def _changed_versions(facts: dict[str, Any]) -> list[str]:
