@@ -174,9 +174,13 @@ def short(**options: Any) -> TrainConfig:
     return TrainConfig(
         "Pendulum-v1",
         TD3Config((8,), batch_size=8, learning_starts=20),
-        ReplayConfig(capacity=100),
-        PlasticityConfig(probe_every=0),
-        **{"total_timesteps": 30, "eval_every": 0, **options},
+        **{
+            "replay": ReplayConfig(capacity=100),
+            "plasticity": PlasticityConfig(probe_every=0),
+            "total_timesteps": 30,
+            "eval_every": 0,
+            **options,
+        },
     )
 
 
