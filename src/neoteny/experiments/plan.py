@@ -17,7 +17,7 @@ from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 SCALES = ("full", "laptop")
-FOLDERS = {"swd": "paper", "controls": "controls"}
+FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
 """Where our own plans are, by the first half of their names."""
 SILENT = "says nothing of the paper"
 """What `reduced` says of a plan that no verdict may come from."""
