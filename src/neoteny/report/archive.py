@@ -1,0 +1,182 @@
+"""Archives: finished runs as small text files that belong in git, and that are read back without running any code.
+
+An archived run is one file of JSON lines, ``<env>/<agent>-<replay>/<seed>-<id>.jsonl``: a header with the whole
+configuration and where the run was made, its evaluations, then a line for each series of metrics. Every line ends with
+a checksum, and the last one counts them, so a damaged or edited file is refused with the line that is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neoteny.errors import UsageError
+from neoteny.training.config import TrainConfig
+from neoteny.training.files import write
+from neoteny.training.run import read_lines, read_metrics
+
+FORMAT = 1
+POINTS = 100
+"""Points of a series at most: a run's file stays near 100 KB."""
+DIGITS = 5
+"""Digits of a series' values. Returns are kept as they are."""
+_HEADER = "neoteny archive"
+
+Series = tuple[np.ndarray, np.ndarray]
+"""Steps, and a value at each."""
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What a report needs to know of one run, from its directory or from an archive of it."""
+
+    config: TrainConfig
+    facts: dict[str, Any]
+    """What config.json says: environment, versions, source."""
+    done: bool
+    evaluations: Series
+    episodes: Series
+    """Returns of training's own episodes; of a long run, means over equal parts."""
+    eval_returns: tuple[tuple[float, ...], ...]
+    """The return of each episode of each evaluation."""
+    series: dict[str, Series]
+    """Every other metric over training; of a long run, means over equal parts."""
+    timing: dict[str, float | None]
+    """seconds, steps_per_second and peak_resident_mb."""
+
+
+def thin(steps: np.ndarray, values: np.ndarray) -> Series:
+    """Return a series of at most `POINTS` points: means over equal numbers of neighbours, each at its last step."""
+    size = max(1, math.ceil(len(values) / POINTS))
+    starts = np.arange(0, len(values), size)
+    means = [float(f"{values[start : start + size].mean():.{DIGITS}g}") for start in starts]
+    return steps[np.minimum(starts + size, len(values)) - 1], np.array(means, np.float64)
+
+
+def read_run(directory: Path, config: TrainConfig, facts: dict[str, Any]) -> History:
+    """Return the history of the run in a directory, whose config.json is read already."""
+    lines = read_metrics(directory)
+    names = {name for line in lines for name, value in line.items() if isinstance(value, (int, float))}
+    names -= {"step", "eval_return", "episode_return"}
+    evaluated = [line for line in lines if line.get("eval_return") is not None]
+    timing = read_lines(directory / "timing.jsonl")
+    speeds = [line["steps_per_second"] for line in timing if "steps_per_second" in line]
+    peaks = [line["peak_resident_mb"] for line in timing if line.get("peak_resident_mb")]
+    return History(
+        config,
+        facts,
+        done=(directory / "DONE").exists(),
+        evaluations=_column(lines, "eval_return"),
+        episodes=thin(*_column(lines, "episode_return")),
+        eval_returns=tuple(tuple(line.get("eval_returns", ())) for line in evaluated),
+        series={name: thin(*_column(lines, name)) for name in sorted(names)},
+        timing={
+            "seconds": _seconds(timing),
+            "steps_per_second": float(np.median(speeds)) if speeds else None,
+            "peak_resident_mb": max(peaks, default=None),
+        },
+    )
+
+
+def _column(lines: list[dict[str, Any]], name: str) -> Series:
+    known = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+    return np.array([step for step, _ in known], np.int64), np.array([value for _, value in known], np.float64)
+
+
+def _seconds(timing: list[dict[str, Any]]) -> float | None:
+    """Return the seconds of all lives of a run; the clock of each begins at 0."""
+    ends = [before["seconds"] for before, line in itertools.pairwise(timing) if "life" in line]
+    return sum(ends) + timing[-1]["seconds"] if timing else None
+
+
+def write_archive(path: Path, run: str, history: History, digests: dict[str, str]) -> None:
+    """Write the archive of a run.
+
+    Args:
+        path: the file.
+        run: the run's directory under runs/, which names it.
+        history: what is known of it.
+        digests: of its last checkpoint and its metrics.jsonl, by name.
+    """
+    steps, returns = history.evaluations
+    parts: list[dict[str, Any]] = [
+        {_HEADER: FORMAT, "run": run, **history.facts, "timing": history.timing, "digests": digests},
+        {"evaluations": steps.tolist(), "returns": returns.tolist(), "episodes": history.eval_returns},
+    ]
+    known: dict[bytes, str] = {}
+    for name, (steps, values) in {"episode_return": history.episodes, **history.series}.items():
+        if steps.tobytes() not in known:
+            known[steps.tobytes()] = f"steps {len(known) + 1}"
+            parts.append({"steps": known[steps.tobytes()], "values": steps.tolist()})
+        parts.append({"series": name, "at": known[steps.tobytes()], "values": values.tolist()})
+    lines = [*map(_sealed, parts), _sealed({"end": len(parts)})]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _sealed(part: dict[str, Any]) -> str:
+    return json.dumps({**part, "checksum": _checksum(part)}, separators=(",", ":"))
+
+
+def _checksum(part: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(part, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is the archive of a run, by its first bytes."""
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_HEADER) + 4).startswith(f'{{"{_HEADER}'.encode())
+
+
+def read_archive(path: Path) -> History:
+    """Return the history in an archive, or raise a UsageError that names the line that is wrong."""
+    parts = _read_parts(path)
+    head, evaluations = parts[0], parts[1]
+    facts = {name: head[name] for name in head if name not in (_HEADER, "run", "timing", "digests")}
+    shared = {part["steps"]: np.array(part["values"], np.int64) for part in parts if "steps" in part}
+    series = {
+        part["series"]: (shared[part["at"]], np.array(part["values"], np.float64)) for part in parts if "series" in part
+    }
+    return History(
+        TrainConfig.from_json(facts["config"]),
+        facts,
+        done=True,
+        evaluations=(np.array(evaluations["evaluations"], np.int64), np.array(evaluations["returns"], np.float64)),
+        episodes=series.pop("episode_return"),
+        eval_returns=tuple(map(tuple, evaluations["episodes"])),
+        series=series,
+        timing=head["timing"],
+    )
+
+
+def read_digests(path: Path) -> dict[str, str]:
+    """Return the digests in an archive."""
+    digests: dict[str, str] = _read_parts(path)[0]["digests"]
+    return digests
+
+
+def _read_parts(path: Path) -> list[dict[str, Any]]:
+    parts = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            part = json.loads(line)
+            sealed = part.pop("checksum")
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise UsageError(f"{path}, line {number} is damaged: it is not a sealed line of JSON") from None
+        if sealed != _checksum(part):
+            raise UsageError(f"{path}, line {number} was changed after it was written: its checksum does not match")
+        parts.append(part)
+    if not parts or parts[-1] != {"end": len(parts) - 1} or len(parts) < 4:
+        raise UsageError(f"{path}, line {len(parts) + 1} is missing: lines were removed, or the file was cut short")
+    if parts[0].get(_HEADER) != FORMAT:
+        raise UsageError(f"{path}, line 1: this is format {parts[0].get(_HEADER)}, and this version reads {FORMAT}")
+    return parts[:-1]
