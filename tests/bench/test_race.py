@@ -56,7 +56,7 @@ def test_a_step_is_looked_into() -> None:
 def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["bench", "train"]) == 2
-    assert "pip install 'neoteny[bench]'" in capsys.readouterr().err
+    assert "pip install '.[bench]' in a clone of Neoteny" in capsys.readouterr().err
 
 
 def test_rounds_must_be_positive(capsys: pytest.CaptureFixture[str]) -> None:

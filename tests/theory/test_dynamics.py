@@ -143,7 +143,8 @@ def test_without_matplotlib_it_is_one_sentence(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["theory", "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err == (
-        "neoteny theory: drawing needs matplotlib, which is not installed: pip install 'neoteny[report]'\n"
+        "neoteny theory: drawing needs matplotlib, which is not installed: "
+        "pip install '.[report]' in a clone of Neoteny\n"
     )
     assert not (tmp_path / "new").exists()
 
