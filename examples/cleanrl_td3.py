@@ -1,6 +1,6 @@
 """TD3 in one file, in the manner of CleanRL, with SWD by hand: the three lines marked SWD, and no others, are ours.
 
-pip install neoteny torch gymnasium
+pip install . torch gymnasium   # in a clone of Neoteny
 python examples/cleanrl_td3.py --steps 8000
 """
 

@@ -1,6 +1,6 @@
 """Double DQN with age-weighted flashbax replay, environments, buffer and updates in one compiled program.
 
-    pip install "neoteny[flashbax]"
+    pip install '.[flashbax]'   # in a clone of Neoteny
     python examples/flashbax_dqn.py
 
 CartPole, four environments, seconds on one core; prints the mean length of the episodes that ended in each

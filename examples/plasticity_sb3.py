@@ -1,6 +1,6 @@
 """Stable-Baselines3's SAC, in torch: how able to learn its networks are, measured while it trains.
 
-    pip install neoteny stable-baselines3
+    pip install '.[sb3]'   # in a clone of Neoteny
     python examples/plasticity_sb3.py --steps 3000 --every 500
 
 Measuring draws nothing from the generators of training: the run is the same as without it.

@@ -1,6 +1,6 @@
 """SBX's SAC, in JAX and Flax: how able to learn its networks are, measured while it trains.
 
-    pip install "neoteny[train]" sbx-rl
+    pip install '.[train]' sbx-rl   # in a clone of Neoteny
     python examples/plasticity_sbx.py --steps 3000 --every 500
 
 Measuring draws nothing from the generators of training: the run is the same as without it.

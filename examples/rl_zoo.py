@@ -1,6 +1,6 @@
 """A configuration for RL Zoo: its own Pendulum numbers, with age-weighted replay and measures of plasticity.
 
-pip install neoteny rl_zoo3
+pip install '.[sb3]' rl_zoo3   # in a clone of Neoteny
 python -m rl_zoo3.train --algo sac --env Pendulum-v1 --conf-file examples/rl_zoo.py
 """
 

@@ -1,6 +1,6 @@
 """RLlib's DQN learns CartPole with age-weighted replay, on a Ray cluster of this machine: about a minute.
 
-    pip install "neoteny[rllib]"
+    pip install '.[rllib]'   # in a clone of Neoteny
     python examples/rllib_dqn.py --steps 10000
 
 On a cluster of many machines nothing changes but --env-runners.

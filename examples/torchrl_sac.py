@@ -1,6 +1,6 @@
 """TorchRL's SAC with age-weighted replay: its collector, its loss and its replay buffer, with our sampler in it.
 
-    pip install "neoteny[torchrl]" gymnasium
+    pip install '.[torchrl]' gymnasium   # in a clone of Neoteny
     python examples/torchrl_sac.py
 
 Pendulum, two environments, about a minute on one core; prints the mean return of the episodes that ended in

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from patience import HANG
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
@@ -27,8 +29,11 @@ def opened(page: Path, width: int = 1200, height: int = 900, scheme: str = "ligh
     with sync_playwright() as playwright:
         # Chromium puts a socket below TMPDIR, whose path may have 107 letters, and make's TMPDIR is in this checkout.
         short = {"TMPDIR": "/tmp"} if len(tempfile.gettempdir()) > 60 else {}
-        browser = playwright.chromium.launch(executable_path=binary, args=list(FLAGS), env={**os.environ, **short})
+        browser = playwright.chromium.launch(
+            executable_path=binary, args=list(FLAGS), env={**os.environ, **short}, timeout=HANG * 1_000
+        )
         tab: Any = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        tab.set_default_timeout(HANG * 1_000)
         tab.asked, tab.complaints = [], []
         tab.on("request", lambda request: tab.asked.append(request.url))
         tab.on("console", lambda said: tab.complaints.append(said.text) if said.type in ("error", "warning") else None)

@@ -1,8 +1,13 @@
-"""What tests have to say at the end, also when they run on several cores."""
+"""What holds of all tests: examples are not timed, and what was measured is said at the end, on several cores too."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # by default an example that takes 0.2 s fails
+settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

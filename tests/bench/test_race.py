@@ -40,7 +40,7 @@ def test_of_few_rounds_the_interval_is_all_of_them() -> None:
 @pytest.mark.slow
 def test_contenders_train_in_turns(tmp_path: Path) -> None:
     speeds = race({"neoteny": [Entry("neoteny")], "sb3": [Entry("sb3")]}, "hopper", 2, 0.5, tmp_path)
-    assert all(len(taken) == 2 and min(taken) > 1 for taken in speeds.values())
+    assert all(len(taken) == 2 and min(taken) > 0 for taken in speeds.values())
 
 
 @pytest.mark.slow
@@ -50,13 +50,13 @@ def test_a_step_is_looked_into() -> None:
     step = json.loads(made.stdout)
     assert min(step["parts"].values()) >= 0, "the rest is what is left: no time may be counted twice"
     assert min(step["parts"][part] for part in ("acting", "simulator", "replay", "update", "logging")) > 0
-    assert 0.1 < step["fraction"] < 3
+    assert step["fraction"] == step["products_seconds"] / step["seconds"]
 
 
 def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["bench", "train"]) == 2
-    assert "pip install 'neoteny[bench]'" in capsys.readouterr().err
+    assert "pip install '.[bench]' in a clone of Neoteny" in capsys.readouterr().err
 
 
 def test_rounds_must_be_positive(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from neoteny.experiments.sweep import _start, in_use
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import lock, read_lines
+from patience import HANG, wait_until
 
 PLAN = """
 title = "Two replays, two tasks, three seeds"
@@ -134,10 +135,7 @@ def test_killed_in_the_middle_it_ends_the_same(whole: Path, tmp_path: Path) -> N
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        deadline = time.monotonic() + 10
-        while any(in_use(out / run.directory) for run in runs):
-            assert time.monotonic() < deadline, "a run outlived its sweep"
-            time.sleep(0.1)
+        wait_until(lambda: not any(in_use(out / run.directory) for run in runs), "a run outlived its sweep")
         assert sum((out / run.directory / "DONE").exists() for run in runs) < 12
     assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
     same(whole / "runs", out, plan)
@@ -152,7 +150,7 @@ def test_ctrl_c_and_stop_after_leave_everything_resumable(whole: Path, tmp_path:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert "runs left, all saved; the same command goes on" in said
     stopped = subprocess.run([*command, "--stop-after", "0.1s"], stdout=subprocess.PIPE, text=True)
@@ -245,7 +243,7 @@ again = sweep_on_ray(plan, out, None)
 assert len(again.before) == 12 and not again.done
 """
     env = {**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=900)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "KILLED" in done.stdout
     plan = write_plan(tmp_path)

@@ -15,6 +15,7 @@ from typing import Any
 
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_lines
+from patience import HANG
 
 AGENTS = {
     "td3": "--env Hopper-v5 --steps 6000 --learning-starts 300 --capacity 1500 --widths 16 --batch-size 16 "
@@ -47,7 +48,7 @@ def start(*arguments: str, cores: set[int] | None = None) -> subprocess.Popen[st
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    _, errors = process.communicate(timeout=1_200)
+    _, errors = process.communicate(timeout=HANG)
     assert process.returncode == 0, errors
     return errors
 

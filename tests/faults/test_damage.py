@@ -22,6 +22,7 @@ from neoteny.training import checkpoint, files
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import describe, facts_of
 from neoteny.training.run import read_lines
+from patience import HANG
 
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
 NO_PROBES = PlasticityConfig(probe_every=0)
@@ -272,7 +273,7 @@ def test_a_disk_that_takes_no_checkpoint(stopped: tuple[Path, Path], run: Path) 
     larger = [path for path in before if path.stat().st_size > limit]
     assert larger, "the limit stops nothing"
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(run), str(limit), "720"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", FULL, str(run), str(limit), "720"], capture_output=True, text=True, timeout=HANG
     )
     assert "No checkpoint could be made at step 720 (File too large); the one before is whole." in done.stderr
     assert "the end of the run could not be saved; saved at step 700, to go on with" in done.stderr
@@ -294,7 +295,7 @@ def test_a_full_disk(stopped: tuple[Path, Path], tmp_path: Path) -> None:
         run = Path(shutil.copytree(stopped[0], disk / "run"))
         (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 4_096)))
         words = [sys.executable, "-m", "neoteny", "resume", str(run), "--steps", "900"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=HANG)
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
         (disk / "filler").unlink()

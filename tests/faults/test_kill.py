@@ -11,6 +11,7 @@ import pytest
 
 from killing import AGENTS, REPLAYS, check_lives, committed, finish, kill, same, start, train_under_fire, words
 from neoteny.training.inspect import facts_of
+from patience import HANG
 
 NINE = [(agent, replay) for agent in AGENTS for replay in REPLAYS]
 FIRES = {pair: 3 if index < 2 else 2 for index, pair in enumerate(NINE)}
@@ -98,7 +99,7 @@ def test_ten_minutes_under_a_random_killer(tmp_path: Path) -> None:
     while committed(run) == at[-1]:
         time.sleep(0.05)
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     check_lives(run, at)
     finish(start(*command, "--steps", str(committed(run)), "--out", str(whole)))
     a, b = (facts_of(directory)["checkpoint"] for directory in (run, whole))

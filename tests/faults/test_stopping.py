@@ -25,6 +25,7 @@ from neoteny.errors import RunStopped
 from neoteny.training import files, setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.run import read_lines, read_metrics
+from patience import HANG
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)
 NO_PROBES = PlasticityConfig(probe_every=0)
@@ -59,7 +60,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 128 + number
     step = committed(run)
     assert step > 500
@@ -75,15 +76,12 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     """Even while the first waits for a step that never ends."""
     run = tmp_path / "run"
     process = python_here(f"neoteny.train(tiny(), out={str(run)!r}, make_env=Stuck, quiet=True)")
-    while committed(run) < 0:
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(1)
+    assert process.stdout is not None
+    assert "stuck\n" in process.stdout
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert process.poll() is None
+    assert "asked to stop, and stuck\n" in process.stdout
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=5)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert "the last checkpoint is whole" in said
     finish(python_here(f"neoteny.resume({str(run)!r}, make_env=lambda: gym.make('Pendulum-v1'), quiet=True)"))
@@ -94,6 +92,7 @@ def python_here(code: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", f"from test_stopping import *\n{code}"],
         cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -118,8 +117,15 @@ class Counting(gym.Env):
 
 
 class Stuck(Counting):
+    """Has a step that never ends, and says when it is in it and when the first signal has been heard."""
+
     def step(self, action: Any) -> Any:
         if self.count == 5:
+            print("stuck", flush=True)
+            stop = signal.getsignal(signal.SIGINT).__self__  # type: ignore[union-attr]
+            while stop.signal is None:
+                time.sleep(0.01)
+            print("asked to stop, and stuck", flush=True)
             while True:
                 time.sleep(0.01)
         return super().step(action)

@@ -59,5 +59,5 @@ def test_a_missing_framework_is_one_sentence(framework: str, missing: str) -> No
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
     assert shown.splitlines()[-1] == (
         f"ImportError: neoteny.integrations.{framework} needs {missing}, which is not installed: "
-        f"pip install 'neoteny[{framework}]'"
+        f"pip install '.[{framework}]' in a clone of Neoteny"
     )

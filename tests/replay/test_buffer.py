@@ -33,7 +33,6 @@ def transition(stamp: int, num_envs: int = 1) -> dict[str, Any]:
 
 
 @given(st.integers(1, 5), st.integers(0, 25), st.integers(1, 60))
-@settings(deadline=None)
 def test_holds_what_a_deque_holds(num_envs: int, more: int, ticks: int) -> None:
     capacity = num_envs + more
     buffer = n.ReplayBuffer(capacity, FIELDS, UNIFORM, num_envs=num_envs)
@@ -50,7 +49,7 @@ def test_holds_what_a_deque_holds(num_envs: int, more: int, ticks: int) -> None:
 
 
 @given(st.integers(1, 4), st.integers(4, 30), st.integers(1, 40), st.integers(1, 6), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_n_step_equals_a_naive_walk(num_envs: int, capacity: int, ticks: int, steps: int, seed: int) -> None:
     """Every stored row: rewards summed within one environment up to an end, the head or n; its gamma^k."""
     rng = np.random.default_rng(seed)

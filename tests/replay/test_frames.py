@@ -102,7 +102,7 @@ def naive_n_step(added: list[tuple[int, dict[str, Any]]], start: int, num_envs: 
     st.sampled_from([None, 1, 6]),
     st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_every_transition_is_what_was_added(
     num_envs: int, more: int, ticks: int, stack: int, lengths: list[int], steps: int, finals: int | None, seed: int
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import neoteny as n
@@ -52,7 +52,6 @@ def test_large_buffers(schedule: Describing, size: int) -> None:
     check(schedule, size, 1_000)
 
 
-@settings(deadline=None)
 @given(st.floats(1.01, 500), st.floats(0, 1), st.integers(1, 600))
 def test_linear_schedules_of_any_size(decay_steps: float, min_weight: float, size: int) -> None:
     check(n.LinearDecay(decay_steps, min_weight), size, (size + 1) // 2)

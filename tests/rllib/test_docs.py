@@ -36,8 +36,8 @@ def test_links_lead_somewhere() -> None:
         assert (page.parent / link).exists(), link
 
 
-def test_sampling_costs_what_uniform_sampling_does() -> None:
-    """Loosely, on a machine that does other things: eviction is far cheaper, the rest is alike."""
-    ratios = {name: ours / theirs for name, theirs, ours in rllib_rows(rounds=7)}
-    assert max(ratios.values()) < 2, ratios
-    assert ratios["add an episode, evict one"] < 0.9, ratios
+def test_every_row_of_the_page_is_measured() -> None:
+    page = (ROOT / "docs" / "integrations" / "rllib.md").read_text()
+    rows = rllib_rows(rounds=1)
+    assert [name for name, _, _ in rows] == re.findall(r"^\| (.+?) \| 100,000 \|", page, re.MULTILINE)
+    assert all(theirs > 0 and ours > 0 for _, theirs, ours in rows)

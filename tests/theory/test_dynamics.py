@@ -99,13 +99,27 @@ def test_kernels_of_a_short_run() -> None:
 
 @pytest.mark.slow
 def test_every_statement_of_dynamics_holds_on_other_seeds() -> None:
-    for check in (dynamics.theorem_3_drift, dynamics.fresh_decay, dynamics.saddle_time, replays.schedules):
+    for check in (dynamics.saddle_time, replays.schedules):
         assert check(np.random.default_rng(99)).held
-    assert dynamics.theorem_3(np.random.default_rng(99), each=3).held
-    assert dynamics.theorem_3_conditions(np.random.default_rng(99), problems=5).held
+    for soft in (False, True):
+        assert dynamics.theorem_3(np.random.default_rng(99), each=3, soft=soft).held
+        assert dynamics.theorem_3_drift(np.random.default_rng(99), each=3, soft=soft).held
+        assert dynamics.theorem_3_conditions(np.random.default_rng(99), problems=5, soft=soft).held
+        assert dynamics.fresh_decay(np.random.default_rng(99), soft=soft).held
     assert dynamics.raw_norm(np.random.default_rng(99), problems=2, iterations=170).held is None
     for name in replays.CLAIMS:
         assert replays.fresh_under(np.random.default_rng(99), name, problems=5).held
+
+
+def test_the_command_has_every_theorem_with_and_without_entropy() -> None:
+    """On as few problems as it takes: only the names are looked at."""
+    small = {"theorem_1": 10, "theorem_2": 10, "theorem_3": 1}
+    names = set()
+    for check in command.CHECKS:
+        wanted = getattr(check, "func", check)
+        if wanted.__name__ in small:
+            names.add(check(np.random.default_rng(0), small[wanted.__name__]).name)  # type: ignore[call-arg]
+    assert names == {f"Theorem {number}{form}" for number in (1, 2, 3) for form in ("", " (entropy)")}
 
 
 def test_a_wrong_closed_form_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +143,8 @@ def test_without_matplotlib_it_is_one_sentence(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["theory", "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err == (
-        "neoteny theory: drawing needs matplotlib, which is not installed: pip install 'neoteny[report]'\n"
+        "neoteny theory: drawing needs matplotlib, which is not installed: "
+        "pip install '.[report]' in a clone of Neoteny\n"
     )
     assert not (tmp_path / "new").exists()
 

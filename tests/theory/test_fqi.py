@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from neoteny.replay.schedules import GeometricDecay, LinearDecay
 from neoteny.theory.fqi import FirstGradient, Run, first_gradients, iterate, play
 from neoteny.theory.functions import Approximator, Network, loss_gradient, random_features, tabular
 from neoteny.theory.kernel import Trained
-from neoteny.theory.mdp import optimal_q, random_mdps
+from neoteny.theory.mdp import Floats, backup, optimal_q, random_mdps, state_values
 
 STATES, ACTIONS, HORIZON = 4, 3, 3
 CELLS = STATES * ACTIONS
+ALPHAS = [0.0, 0.5]
+"""Plain, and with entropy."""
 norm = np.linalg.norm
 
 
@@ -66,17 +71,26 @@ def test_adam_lowers_the_loss() -> None:
     assert mu @ (f.values(f.descend(theta, mu, y, 300)) - y) ** 2 < 0.2 * (mu @ (f.values(theta) - y) ** 2)
 
 
-def test_tabular_fqi_with_exact_targets_finds_the_best() -> None:
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_tabular_fqi_with_exact_targets_finds_the_best(alpha: float) -> None:
     rng = np.random.default_rng(5)
     mdp = random_mdps(rng, 1, HORIZON, STATES, ACTIONS)
-    *_, (_, _, theta, _) = iterate(rng, Run(mdp, tabular(CELLS), exploration=1.0), 300)
-    np.testing.assert_allclose(theta.reshape(HORIZON, STATES, ACTIONS), optimal_q(mdp)[0], atol=1e-9)
+    *_, (_, _, theta, _) = iterate(rng, Run(mdp, tabular(CELLS), temperature=alpha, exploration=1.0), 300)
+    np.testing.assert_allclose(theta.reshape(HORIZON, STATES, ACTIONS), optimal_q(mdp, alpha)[0], atol=1e-9)
+
+
+def test_an_f_of_0_after_the_end_is_not_a_value_of_0_with_entropy() -> None:
+    """Section 4 sets f_{H+1} = 0, whose soft value is alpha log A; Appendix A.4 sets V_{H+1} = 0, as is done here."""
+    mdp, alpha = random_mdps(np.random.default_rng(8), 1, 1, STATES, ACTIONS), 0.5
+    printed = backup(mdp, state_values(np.zeros_like(mdp.rewards), alpha))
+    np.testing.assert_allclose(printed - optimal_q(mdp, alpha), alpha * np.log(ACTIONS))
 
 
 @pytest.mark.parametrize("name", ["tabular", "linear", "tanh"])
 @pytest.mark.parametrize("exact", [True, False])
-def test_theorem_3_the_two_terms_are_the_gradient(name: str, exact: bool) -> None:
-    found = gradients(classes()[name], exact_targets=exact)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_theorem_3_the_two_terms_are_the_gradient(name: str, exact: bool, alpha: float) -> None:
+    found = gradients(classes()[name], exact_targets=exact, temperature=alpha)
     assert len(found) == 39 * HORIZON
     for g in found:
         np.testing.assert_allclose(g.fresh + g.drift, g.total, atol=1e-10)
@@ -85,28 +99,56 @@ def test_theorem_3_the_two_terms_are_the_gradient(name: str, exact: bool) -> Non
 
 
 @pytest.mark.parametrize("name", ["tabular", "linear", "tanh"])
-@pytest.mark.parametrize("slip", ["drift_printed", "drift_in_proof"])
-def test_theorem_3_as_printed_is_not_the_gradient(name: str, slip: str) -> None:
-    """grad f^2 has a factor f too much; the proof has f_h where f_{h+1} belongs."""
-    found = [g for g in gradients(classes()[name]) if norm(g.drift) > 1e-6]
+@pytest.mark.parametrize(
+    ("slip", "alpha"),
+    [*product(("drift_printed", "drift_in_proof"), ALPHAS), ("drift_sign", 0.5)],
+)
+def test_theorem_3_as_printed_is_not_the_gradient(name: str, slip: str, alpha: float) -> None:
+    """grad f^2 has a factor f too much; the proof has f_h where f_{h+1} belongs; A.4's V^soft has + alpha log pi."""
+    found = [g for g in gradients(classes()[name], temperature=alpha) if norm(g.drift) > 1e-6]
     off = [norm(g.fresh + getattr(g, slip) - g.total) / norm(g.drift) for g in found]
     assert np.median(off) > 0.1
 
 
-def test_the_parts_against_a_naive_twin() -> None:
-    """H = 1, exploration alone: the same episodes played again, the loss and its newest term differentiated apart."""
-    f, mdp = classes()["linear"], random_mdps(np.random.default_rng(6), 1, 1, STATES, ACTIONS)
-    twin, y, cells = np.random.default_rng(7), mdp.rewards[0, 0].ravel(), []
-    for k, before, _, (g,) in iterate(np.random.default_rng(7), Run(mdp, f, exploration=1.0), 30):
-        cells.append(int(play(twin, mdp, np.full((1, STATES, ACTIONS), 1 / ACTIONS))[0][0]))
-        mu = np.bincount(cells, minlength=CELLS) / k
-        newest = np.asarray(np.arange(CELLS) == cells[-1], np.float64)
-        np.testing.assert_allclose(g.total, loss_gradient(f, before[0], mu, y), atol=1e-12)
-        np.testing.assert_allclose(g.fresh, loss_gradient(f, before[0], newest, y) / k, atol=1e-12)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_the_parts_against_a_naive_twin(alpha: float) -> None:
+    """Exploration alone: the same episodes played again, the loss and its newest term differentiated apart.
+
+    Targets are by hand: max at alpha 0, the plain form, and log sum exp above it.
+    """
+    f, mdp = classes()["linear"], random_mdps(np.random.default_rng(6), 1, 2, STATES, ACTIONS)
+    twin, cells = np.random.default_rng(7), []
+
+    def targets(theta: Floats) -> list[Floats]:
+        q = f.values(theta[1]).reshape(STATES, ACTIONS)
+        value = alpha * logsumexp(q / alpha, axis=-1) if alpha else q.max(-1)
+        return [mdp.rewards[0, 0].ravel() + mdp.transitions[0, 0].reshape(CELLS, -1) @ value, mdp.rewards[0, 1].ravel()]
+
+    for k, before, after, parts in iterate(
+        np.random.default_rng(7), Run(mdp, f, temperature=alpha, exploration=1.0), 30
+    ):
+        cells.append(play(twin, mdp, np.full((2, STATES, ACTIONS), 1 / ACTIONS))[0])
+        for g in parts:
+            mu = np.bincount(np.array(cells)[:, g.h], minlength=CELLS) / k
+            newest = np.asarray(np.arange(CELLS) == cells[-1][g.h], np.float64)
+            y_old, y_new = (targets(theta)[g.h] for theta in (before, after))
+            np.testing.assert_allclose(g.total, loss_gradient(f, before[g.h], mu, y_new), atol=1e-12)
+            np.testing.assert_allclose(g.fresh, loss_gradient(f, before[g.h], newest, y_old) / k, atol=1e-12)
+            drift = 2 * f.jacobian(before[g.h]).T @ (mu * (y_old - y_new))
+            np.testing.assert_allclose(g.drift, drift, atol=1e-12)
+            if alpha == 0:
+                np.testing.assert_array_equal(g.drift_sign, g.drift)
 
 
-def test_drift_is_removed_at_the_last_step_alone() -> None:
-    found = gradients(classes()["linear"])
+def test_a_temperature_near_0_is_nearly_the_plain_form() -> None:
+    plain, soft = (gradients(classes()["linear"], 10, temperature=alpha, exploration=1.0) for alpha in (0.0, 1e-9))
+    for one, other in zip(plain, soft, strict=True):
+        np.testing.assert_allclose(one.total, other.total, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_drift_is_removed_at_the_last_step_alone(alpha: float) -> None:
+    found = gradients(classes()["linear"], temperature=alpha)
     assert all(not g.drift.any() for g in found if g.h == HORIZON - 1)
     for h in range(HORIZON - 1):
         assert np.mean([norm(g.drift) > 1e-9 for g in found if g.h == h]) > 0.9

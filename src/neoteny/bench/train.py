@@ -18,7 +18,7 @@ from typing import Any
 from neoteny.bench.contenders import TASKS, Task
 from neoteny.bench.race import Entry, race, ratio
 from neoteny.bench.sampling import sampling
-from neoteny.errors import UsageError
+from neoteny.errors import UsageError, install
 from neoteny.experiments.cores import usable_cores
 
 TITLES = {"neoteny": "Neoteny", "two": "Neoteny, two runs", "sbx": "SBX", "sb3": "Stable-Baselines3"}
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 def _check_peers(teams: set[str]) -> None:
     for team, module in (("sb3", "stable_baselines3"), ("sbx", "sbx")):
         if team in teams and importlib.util.find_spec(module) is None:
-            raise UsageError(f"racing {TITLES[team]} needs it, and it is not installed: pip install 'neoteny[bench]'")
+            raise UsageError(f"racing {TITLES[team]} needs it, and it is not installed: {install('bench')}")
 
 
 def _run(chosen: Race, rounds: int, seconds: float) -> dict[str, Any]:

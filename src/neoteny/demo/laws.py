@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.errors import missing_extra
 from neoteny.replay.ageing import Describing
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.sampling import AgeWeightedSampler
@@ -47,8 +48,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     try:
         from matplotlib.figure import Figure
-    except ImportError:
-        parser.exit(2, "neoteny demo laws draws with matplotlib: pip install 'neoteny[report]'\n")
+    except ImportError as error:
+        raise missing_extra("drawing", "report", error) from error
 
     stamped = wrapped_buffer(options.capacity)
     print(f"A buffer of {options.capacity:,} transitions, wrapped; {options.draws:,} draws under each schedule.")

@@ -17,6 +17,7 @@ from neoteny.theory.mdp import (
     optimal_q,
     policy_values,
     random_mdps,
+    random_temperature,
     state_values,
     visitation,
 )
@@ -89,7 +90,7 @@ def random_cases(rng: np.random.Generator, problems: int, each: int = 250) -> It
         count = min(each, problems - given)
         horizon, states, actions = (int(n) for n in rng.integers((1, 1, 2), (9, 7, 5)))
         mdp = random_mdps(rng, count, horizon, states, actions, concentration=float(10 ** rng.uniform(-1.5, 1)))
-        temperature = float(10 ** rng.uniform(-2, 0.5))
+        temperature = random_temperature(rng)
         scale = 10 ** rng.uniform(-2, 1, (count, 1, 1, 1))
         kept = rng.integers(0, 2, (count, 1, 1, 1))  # Q* or nothing below the noise
         yield mdp, kept * optimal_q(mdp) + scale * rng.standard_normal(mdp.rewards.shape), temperature

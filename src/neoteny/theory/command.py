@@ -22,16 +22,23 @@ SEED = 2026
 CHECKS: tuple[Callable[[np.random.Generator], Finding], ...] = (
     theorems.proposition_1,
     theorems.theorem_1,
+    partial(theorems.theorem_1, soft=True),
     theorems.lemma,
     partial(theorems.lemma, soft=True),
     theorems.theorem_2,
     partial(theorems.theorem_2, soft=True),
     theorems.theorem_2_tight,
     theorems.theorem_2_ascent,
-    dynamics.theorem_3,
-    dynamics.theorem_3_drift,
-    dynamics.theorem_3_conditions,
-    dynamics.fresh_decay,
+    *(
+        partial(check, soft=soft)
+        for check in (
+            dynamics.theorem_3,
+            dynamics.theorem_3_drift,
+            dynamics.theorem_3_conditions,
+            dynamics.fresh_decay,
+        )
+        for soft in (False, True)
+    ),
     dynamics.raw_norm,
     *(partial(replays.fresh_under, name=name) for name in replays.CLAIMS),
     replays.schedules,

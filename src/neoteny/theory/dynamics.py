@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from neoteny.theory.fqi import FirstGradient, Run, first_gradients
 from neoteny.theory.functions import Approximator, Network, random_features, tabular
 from neoteny.theory.gradient import LAWS, fresh_term, random_problem
 from neoteny.theory.kernel import Trained, fresh_full_rank, kernel_ranks
-from neoteny.theory.mdp import Floats, random_mdps
+from neoteny.theory.mdp import Floats, random_mdps, random_temperature
 from neoteny.theory.population import exponent
 from neoteny.theory.results import Finding
 from neoteny.theory.saddle import network_saddles, quadratic_saddles, slope
@@ -20,7 +21,7 @@ STATES, ACTIONS, HORIZON = 4, 3, 4
 ROUNDING = 1e-9
 
 
-def _runs(rng: np.random.Generator, each: int) -> list[tuple[Run, int]]:
+def _runs(rng: np.random.Generator, each: int, soft: bool) -> list[tuple[Run, int]]:
     """FQI on random problems, tabular, linear and neural, with exact and with sampled targets; and iterations."""
     cells, runs = STATES * ACTIONS, []
     for _ in range(each):
@@ -31,35 +32,44 @@ def _runs(rng: np.random.Generator, each: int) -> list[tuple[Run, int]]:
         ]
         for f, iterations in classes:
             for exact in (True, False):
-                runs.append((Run(random_mdps(rng, 1, HORIZON, STATES, ACTIONS), f, exact_targets=exact), iterations))
+                mdp, alpha = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_temperature(rng) if soft else 0.0
+                runs.append((Run(mdp, f, exact_targets=exact, temperature=alpha), iterations))
     return runs
+
+
+def _name(statement: str, soft: bool) -> str:
+    return f"{statement} (entropy)" if soft else statement
 
 
 def _norm(vector: Floats) -> float:
     return float(np.linalg.norm(vector))
 
 
-def theorem_3(rng: np.random.Generator, each: int = 15) -> Finding:
+def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> Finding:
     """The two terms sum to the measured gradient; as printed they do not."""
-    runs = _runs(rng, each)
+    runs = _runs(rng, each, soft)
     found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
     error = max(_norm(g.total - g.fresh - g.drift) for g in found)
     moved = [g for g in found if _norm(g.drift) > 1e-6]
-    printed = float(np.median([_norm(g.drift - g.drift_printed) / _norm(g.drift) for g in moved]))
-    proof = float(np.median([_norm(g.drift - g.drift_in_proof) / _norm(g.drift) for g in moved]))
+    printed, proof, sign = (
+        float(np.median([_norm(g.drift - getattr(g, slip)) / _norm(g.drift) for g in moved]))
+        for slip in ("drift_printed", "drift_in_proof", "drift_sign")
+    )
+    slips = f"drift with grad f^2, f_h for f_{{h+1}} in the proof: off by {printed:.2f}, {proof:.2f} of the drift"
+    says = "first gradient = (1/k) grad E_d[(f - T f_{h+1}^{k-1})^2] + E_mu[2 (T f_{h+1}^{k-1} - T f_{h+1}^k) grad f]"
     return Finding(
-        "Theorem 3",
-        "first gradient = (1/k) grad E_d[(f - T f_{h+1}^{k-1})^2] + E_mu[2 (T f_{h+1}^{k-1} - T f_{h+1}^k) grad f]",
+        _name("Theorem 3", soft),
+        says.replace("T f", "T^soft f") if soft else says,
         f"largest difference {error:.0e} over {len(found):,} gradients; tabular, linear, neural f",
         len(runs),
-        error < ROUNDING < min(printed, proof),
-        f"drift with grad f^2, and f_h for f_{{h+1}} in the proof: off by {printed:.2f} and {proof:.2f} of the drift",
+        error < ROUNDING < min(printed, proof, sign if soft else 1.0),
+        f"said to hold, not stated; {slips}; T^soft with A.4's + alpha log pi: by {sign:.2f}" if soft else slips,
     )
 
 
-def theorem_3_drift(rng: np.random.Generator, each: int = 10) -> Finding:
+def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False) -> Finding:
     """f_{H+1} = 0 removes the drift at the last step, and nowhere else."""
-    runs = _runs(rng, each)
+    runs = _runs(rng, each, soft)
     found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
     last = max(_norm(g.drift) for g in found if g.h == HORIZON - 1)
     before = [g for g in found if g.h < HORIZON - 1]
@@ -68,26 +78,28 @@ def theorem_3_drift(rng: np.random.Generator, each: int = 10) -> Finding:
         np.sqrt(np.mean([_norm(g.drift) ** 2 for g in before]) / np.mean([_norm(g.fresh) ** 2 for g in before]))
     )
     return Finding(
-        "Theorem 3, drift",
-        "f_{H+1} = 0 removes the target drift at h = H alone",
+        _name("Theorem 3, drift", soft),
+        f"{'V^soft_{H+1} = 0' if soft else 'f_{H+1} = 0'} removes the target drift at h = H alone",
         f"at H {last:.0e}; before H not 0 in {moved:.0%} of gradients, and {ratio:.1f} times the fresh term (RMS)",
         len(runs),
         last == 0 and moved > 0.5,
-        "'eliminates the target-drift term entirely'",
+        "'eliminates the target-drift term entirely'"
+        + ("; f_{H+1} = 0, which V^soft makes alpha log A and not 0" if soft else ""),
     )
 
 
-def theorem_3_conditions(rng: np.random.Generator, problems: int = 10) -> Finding:
+def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: bool = False) -> Finding:
     """What has to hold for the older transitions to add nothing."""
     cells = STATES * ACTIONS
     rests: dict[str, list[float]] = {"as assumed": [], "N 20": [], "SWD": [], "Adam": []}
     for _ in range(problems):
         mdp, f = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_features(rng, cells, 5)
+        assumed = Run(mdp, f, temperature=random_temperature(rng) if soft else 0.0)
         for name, run in {
-            "as assumed": Run(mdp, f),
-            "N 20": Run(mdp, f, capacity=20),
-            "SWD": Run(mdp, f, LinearDecay(20, 0.1)),
-            "Adam": Run(mdp, Trained(rng.standard_normal((cells, 4)), (16,), fit_steps=20)),
+            "as assumed": assumed,
+            "N 20": replace(assumed, capacity=20),
+            "SWD": replace(assumed, schedule=LinearDecay(20, 0.1)),
+            "Adam": replace(assumed, f=Trained(rng.standard_normal((cells, 4)), (16,), fit_steps=20)),
         }.items():
             found = [g for g in first_gradients(rng, run, 60) if g.k > 20]
             rests[name].append(
@@ -95,7 +107,7 @@ def theorem_3_conditions(rng: np.random.Generator, problems: int = 10) -> Findin
             )
     means = {name: float(np.mean(values)) for name, values in rests.items()}
     return Finding(
-        "Theorem 3, conditions",
+        _name("Theorem 3, conditions", soft),
         "older data add nothing if f^{k-1} is an exact argmin, none is evicted and the law uniform; else a third term",
         "third term over fresh term (RMS): " + ", ".join(f"{name} {value:.2g}" for name, value in means.items()),
         problems,
@@ -104,17 +116,18 @@ def theorem_3_conditions(rng: np.random.Generator, problems: int = 10) -> Findin
     )
 
 
-def fresh_decay(rng: np.random.Generator, problems: int = 100) -> Finding:
+def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = False) -> Finding:
     """The fresh term with policy and targets fixed: its power of k."""
     ks = [int(k) for k in np.geomspace(10_000, 300_000, 6)]
-    found = [fresh_term(rng, random_problem(rng), LAWS["uniform"], ks) for _ in range(problems)]
+    alphas = [random_temperature(rng) if soft else 0.0 for _ in range(problems)]
+    found = [fresh_term(rng, random_problem(rng, temperature=alpha), LAWS["uniform"], ks) for alpha in alphas]
     single, mean, turned = (
         exponent(ks, np.stack([getattr(term, name) for term in found])) for name in ("single", "mean", "turned")
     )
     return Finding(
-        "Fresh term",
-        "with policy and targets fixed the fresh term of one visit falls as k^-1; so does its mean just after "
-        "the policy changed; its mean under the same policy falls as k^-1.5",
+        _name("Fresh term", soft),
+        f"with policy and {'soft ' if soft else ''}targets fixed the fresh term of one visit falls as k^-1; so does "
+        "its mean just after the policy changed; its mean under the same policy falls as k^-1.5",
         f"exponents {single[0]:.4f} +- {single[1]:.4f}, {turned[0]:.3f} +- {turned[1]:.3f} and "
         f"{mean[0]:.2f} +- {mean[1]:.2f} (95%)",
         problems,

@@ -4,12 +4,14 @@ Every iteration k plays one episode with the policy of f^{k-1}, stores a transit
 last step to the first, f_h^k = argmin_f E_{mu_h^k}[(f - y_h^k)^2] starting from f_h^{k-1}. mu_h^k is the buffer under
 the replay's law (uniform in the paper). The targets y are T_h f_{h+1}^k (`exact_targets`, the population loss of
 Theorem 1) or r + max f_{h+1}^k(s') of the stored transitions (the loss as defined). Tabular, linear or neural f.
+With a temperature, its entropy form (Appendix A.4): T^soft, V^soft in place of max, and Boltzmann policies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from neoteny.replay.ageing import Schedule
 from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.schedules import Uniform
 from neoteny.theory.functions import Approximator
-from neoteny.theory.mdp import MDP, Floats, state_values
+from neoteny.theory.mdp import MDP, Floats, greedy, printed_values, state_values
 
 Ints = NDArray[np.int64]
 UNIFORM = Uniform()
@@ -40,6 +42,8 @@ class FirstGradient:
     """As the theorem prints it: E_{mu^k}[grad(f^2) (y^{k-1} - y^k)], a factor f too much."""
     drift_in_proof: Floats
     """As the proof prints it: T_h f_h^{k-1} in place of T_h f_{h+1}^{k-1}."""
+    drift_sign: Floats
+    """With T^soft by the V^soft that Appendix A.4 prints, r + alpha log pi; at temperature 0 the drift itself."""
     rest: Floats
     """Of the older transitions' (f - y^{k-1})^2: 0 if f^{k-1} minimises exactly, nothing is evicted, and the law
     scales all old weights alike."""
@@ -57,6 +61,8 @@ class Run:
     capacity: int = 1_000_000_000
     """Episodes held; the oldest leaves first."""
     exact_targets: bool = True
+    temperature: float = 0.0
+    """alpha. What follows the last step is worth V_{H+1} = 0: f_{H+1} = 0 would make it V^soft = alpha log A."""
     exploration: float = 0.3
     """The chance of a random action."""
 
@@ -85,29 +91,32 @@ def iterate(
     rng: np.random.Generator, run: Run, iterations: int
 ) -> Iterator[tuple[int, Floats, Floats, list[FirstGradient]]]:
     """Run FQI: k, the parameters before and after (H, P), and the parts of the first gradients."""
-    mdp, f = run.mdp, run.f
+    mdp, f, alpha = run.mdp, run.f, run.temperature
     _, horizon, states, actions = mdp.rewards.shape
+    end = np.zeros((1, states))
     theta = np.stack([f.initial(rng) for _ in range(horizon)])
     stored: list[tuple[Ints, Ints]] = []
     sampler = AgeWeightedSampler(run.schedule)
     for k in range(1, iterations + 1):
         q = np.stack([f.values(theta[h]) for h in range(horizon)]).reshape(horizon, states, actions)
-        policy = (1 - run.exploration) * (np.arange(actions) == q.argmax(-1)[..., None]) + run.exploration / actions
+        policy = (1 - run.exploration) * greedy(q, alpha) + run.exploration / actions
         stored = [*stored, play(rng, mdp, policy)][-run.capacity :]
         cells, following = (np.array(column) for column in zip(*stored, strict=True))  # oldest first, (held, H)
         p = sampler.probabilities(len(stored))[::-1]
-        old, values_before = theta, np.concatenate([state_values(q), np.zeros((1, states))])
-        value, theta, parts = np.zeros(states), theta.copy(), []
+        old, theta, parts = theta, theta.copy(), []
+        before, before_printed = (np.concatenate([worth(q, alpha), end]) for worth in (state_values, printed_values))
+        value, value_printed = end[0], end[0]
         for h in reversed(range(horizon)):
             mine, after = cells[:, h], following[:, h]
-            y_old = _targets(run, h, mine, after, values_before[h + 1])
-            y_new = _targets(run, h, mine, after, value)
-            y_own = _targets(run, h, mine, after, values_before[h])  # f_h in place of f_{h+1}
-            parts.append(_parts(f, old[h], k, h, mine, p, y_old, y_new, y_own))
+            y = partial(_targets, run, h, mine, after)
+            y_new, y_own = y(value), y(before[h])  # own: f_h in place of f_{h+1}
+            moved_sign = y(before_printed[h + 1]) - y(value_printed)
+            parts.append(_parts(f, old[h], k, h, mine, p, y(before[h + 1]), y_new, y_own, moved_sign))
             mu: Floats = np.bincount(mine, p, states * actions).astype(np.float64)
             sums = np.bincount(mine, p * y_new, states * actions)
             theta[h] = f.fit(old[h], mu, sums / np.where(mu > 0, mu, 1.0))
-            value = f.values(theta[h]).reshape(states, actions).max(-1)
+            fitted = f.values(theta[h]).reshape(states, actions)
+            value, value_printed = state_values(fitted, alpha), printed_values(fitted, alpha)
         yield k, old, theta, parts
 
 
@@ -120,7 +129,16 @@ def _targets(run: Run, h: int, cells: Ints, following: Ints, value: Floats) -> F
 
 
 def _parts(
-    f: Approximator, theta: Floats, k: int, h: int, cells: Ints, p: Floats, y_old: Floats, y_new: Floats, y_own: Floats
+    f: Approximator,
+    theta: Floats,
+    k: int,
+    h: int,
+    cells: Ints,
+    p: Floats,
+    y_old: Floats,
+    y_new: Floats,
+    y_own: Floats,
+    moved_sign: Floats,
 ) -> FirstGradient:
     jacobian, values = f.jacobian(theta), f.values(theta)[cells]
     newest = np.arange(len(cells)) == len(cells) - 1
@@ -137,5 +155,6 @@ def _parts(
         drift=summed(y_old - y_new),
         drift_printed=summed(values * (y_old - y_new)),
         drift_in_proof=summed(y_own - y_new),
+        drift_sign=summed(moved_sign),
         rest=summed((values - y_old) * ~newest),
     )

@@ -46,20 +46,27 @@ class Problem:
 
     f: Linear
     targets: Floats
-    """T_1 g for a fixed g, (n,)."""
+    """T_1 g, or T_1^soft g, for a fixed g, (n,)."""
     visits: Floats
     """d, where the behaviour policy goes, (n,)."""
     turned: Floats
-    """Where another policy, greedy in g, goes, (n,)."""
+    """Where another policy, greedy or Boltzmann in g, goes, (n,)."""
 
 
-def random_problem(rng: np.random.Generator, states: int = 8, actions: int = 3, width: int = 6) -> Problem:
-    """The first step of a random MDP from a uniform start, a random g, and fewer features than cells."""
+def random_problem(
+    rng: np.random.Generator, states: int = 8, actions: int = 3, width: int = 6, temperature: float = 0.0
+) -> Problem:
+    """The first step of a random MDP from a uniform start, a random g, and fewer features than cells.
+
+    With a temperature, targets are T_1^soft g and the other policy is Boltzmann in g.
+    """
     mdp = random_mdps(rng, 1, 2, states, actions)
     g = rng.standard_normal(mdp.rewards.shape)
     behaviour = np.full(mdp.rewards.shape, 1.0 / actions)
-    visits, turned = (visitation(mdp, policy)[0, :, 0].mean(0).ravel() for policy in (behaviour, greedy(g)))
-    return Problem(random_features(rng, states * actions, width), bellman(mdp, g)[0, 0].ravel(), visits, turned)
+    other = greedy(g, temperature)
+    visits, turned = (visitation(mdp, policy)[0, :, 0].mean(0).ravel() for policy in (behaviour, other))
+    targets = bellman(mdp, g, temperature)[0, 0].ravel()
+    return Problem(random_features(rng, states * actions, width), targets, visits, turned)
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,22 @@ def random_policies(rng: np.random.Generator, q_shape: tuple[int, ...], concentr
     return gammas / gammas.sum(-1, keepdims=True)
 
 
+def random_temperature(rng: np.random.Generator) -> float:
+    """An alpha between 0.01, nearly greedy, and 3, nearly uniform where rewards are in [0, 1]."""
+    return float(10 ** rng.uniform(-2, 0.5))
+
+
 def state_values(q: Floats, temperature: float = 0.0) -> Floats:
     """max_a q, or alpha log sum_a exp(q / alpha): (..., A) to (...). The paper's V_g and V^soft_g."""
     top = q.max(-1)
     if temperature == 0:
         return top
     return top + temperature * np.log(np.exp((q - top[..., None]) / temperature).sum(-1))
+
+
+def printed_values(q: Floats, temperature: float) -> Floats:
+    """V^soft of q's Boltzmann policy with the sign that A.4 prints, E_pi[q + alpha log pi]: 2 alpha H(pi) too low."""
+    return state_values(q, temperature) - 2 * temperature * entropy(greedy(q, temperature))
 
 
 def greedy(q: Floats, temperature: float = 0.0) -> Floats:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from neoteny import envs
-from neoteny.errors import UsageError
+from neoteny.errors import UsageError, missing_extra
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 from neoteny.training.policy import load_policy
@@ -38,7 +38,7 @@ def film(directory: Path, seed: int) -> Path:
         import imageio.v3 as iio
         import imageio_ffmpeg  # noqa: F401 - the writer that imageio looks for
     except ImportError as error:
-        raise UsageError("--video needs imageio and imageio-ffmpeg: pip install 'neoteny[train]'") from error
+        raise missing_extra("--video", "train", error) from error
     options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
     try:
         made = envs.make(config.env, 1, options)
