@@ -212,4 +212,4 @@ def test_a_size_that_the_paper_does_not_give_is_said_to_be_not_given() -> None:
     about = About(paper="x")
     assert "Its effect, as compared here: +20.0%." in words.paper(judge(SAID, scores([five], [five])), about)
     unsized = judge(Claim("swd", "uniform", paper="swd is better"), scores([five], [five]))
-    assert words.paper(unsized, about) == "The paper: swd is better. The size of its effect is not given."
+    assert words.paper(unsized, about) == "The paper: swd is better. The size of this effect is not given."

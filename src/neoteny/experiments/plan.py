@@ -81,6 +81,12 @@ def _order(path: Path) -> tuple[str, int]:
     return letters, int(path.stem[len(letters) :] or 0)
 
 
+def scales_of(name: str) -> tuple[str, ...]:
+    """The scales that a plan of ours has: full, and laptop if it says what that changes."""
+    data = tomllib.loads(papers_plans()[name].read_text())
+    return SCALES if "laptop" in data or "includes" in data else SCALES[:1]
+
+
 def load_plan(name: str, scale: str = "full") -> Plan:
     """The plan in a file, or one of ours by its name, such as swd/fig2."""
     known = papers_plans()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from neoteny.report.scores import flat
-from neoteny.training.config import INTERVENTIONS, TrainConfig
+from neoteny.training.config import INTERVENTIONS
+
+if TYPE_CHECKING:
+    from neoteny.experiments.plan import PlannedRun
 
 APART = ("env", "seed")
 """Settings that are said in words of their own."""
@@ -15,19 +18,12 @@ FEW = 3
 NAMES = {"total_timesteps": "steps"}
 
 
-class Run(Protocol):
-    """A run of a plan: plan.PlannedRun."""
-
-    method: str
-    config: TrainConfig
-
-
-def differences(full: Sequence[Run], laptop: Sequence[Run]) -> str:
+def differences(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> str:
     """Everything in which the runs of the laptop part differ from those of the whole plan."""
     return ", ".join([*_apart(full, laptop), *_settings(full, laptop)])
 
 
-def _apart(full: Sequence[Run], laptop: Sequence[Run]) -> Iterator[str]:
+def _apart(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
     """Tasks, seeds and methods."""
     tasks, fewer_tasks = (list(dict.fromkeys(run.config.env for run in runs)) for runs in (full, laptop))
     if tasks != fewer_tasks:
@@ -43,7 +39,7 @@ def _apart(full: Sequence[Run], laptop: Sequence[Run]) -> Iterator[str]:
         yield f"no method {_listed(missing)}"
 
 
-def _settings(full: Sequence[Run], laptop: Sequence[Run]) -> Iterator[str]:
+def _settings(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
     before, after = _values(full), _values(laptop)
     for key in dict.fromkeys([*before, *after]):
         old, now = before.get(key, []), after.get(key, [])
@@ -57,7 +53,7 @@ def _settings(full: Sequence[Run], laptop: Sequence[Run]) -> Iterator[str]:
             yield f"no {name} {_listed(dropped)}"
 
 
-def _values(runs: Sequence[Run]) -> dict[str, list[Any]]:
+def _values(runs: Sequence[PlannedRun]) -> dict[str, list[Any]]:
     """Every value that each setting has in these runs, if it has one."""
     found: dict[str, list[Any]] = {}
     for run in runs:

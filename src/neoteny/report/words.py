@@ -83,7 +83,7 @@ def paper(finding: Finding, about: About) -> str:
     claim = finding.claim
     if not claim.paper:
         return "The paper makes no such claim." if about.paper else ""
-    size = "The size of its effect is not given."
+    size = "The size of this effect is not given."
     if claim.effect is not None:
         size = f"Its effect, as compared here: {percent(claim.effect)}."
     return f"The paper: {claim.paper}. {size}"
