@@ -105,6 +105,8 @@ def test_what_decides_nothing() -> None:
     )
     assert judge(SAID, scores([far], [five]), speaks=False).outcome == "no verdict"
     assert judge(SAID, scores([], [])).test is None
+    unmeasured = judge(Claim("swd", "uniform", measure="critics/nothing"), scores([], []))
+    assert unmeasured.why == "No task has finished runs of both that measured critics/nothing yet."
 
 
 def test_all_ways_or_so_many() -> None:

@@ -60,7 +60,8 @@ def judge(
     tasks = tuple(task for task in a if task in b and claim.suite in ("", suite_of(task)))
     undecided = "undecided" if speaks or not claim.paper else "no verdict"
     if not tasks:
-        return Finding(claim, undecided, "No task has finished runs of both yet.", None)
+        measured = "" if claim.measure == "score" else f" that measured {claim.measure}"
+        return Finding(claim, undecided, f"No task has finished runs of both{measured} yet.", None)
     counts = [len(by_task[task]) for task in tasks for by_task in (a, b)]
     runs = sum(counts[::2]), sum(counts[1::2])
     sign = -1 if claim.lower else 1
