@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,12 +32,19 @@ def write_run(
     return _write(folder, config, level, done, evaluate)
 
 
-def write_planned(folder: Path, run: PlannedRun, level: float) -> Path:
-    """The same, as a plan says it should be."""
-    return _write(folder, run.config, level)
+def write_planned(folder: Path, run: PlannedRun, level: float, measures: Mapping[str, float] | None = None) -> Path:
+    """The same, as a plan says it should be, with these measures of plasticity."""
+    return _write(folder, run.config, level, measures=measures or {})
 
 
-def _write(folder: Path, config: TrainConfig, level: float, done: bool = True, evaluate: bool = True) -> Path:
+def _write(
+    folder: Path,
+    config: TrainConfig,
+    level: float,
+    done: bool = True,
+    evaluate: bool = True,
+    measures: Mapping[str, float] = MappingProxyType({}),
+) -> Path:
     replay = config.replay.replay
     path = folder / config.default_directory().relative_to("runs")
     path.mkdir(parents=True)
@@ -45,7 +54,7 @@ def _write(folder: Path, config: TrainConfig, level: float, done: bool = True, e
     with (path / "metrics.jsonl").open("w") as file:
         for step, value in zip(STEPS.tolist(), returns.tolist(), strict=True):
             name = "eval_return" if evaluate else "episode_return"
-            probes = {"probe/critics/dormant_0.1": 0.1 + step / 2e5, "batch/critics/dormant_0.1": 9.0}
+            probes = {"probe/critics/dormant_0.1": 0.1 + step / 2e5, "batch/critics/dormant_0.1": 9.0, **measures}
             file.write(json.dumps({"step": step, "age_mean": step / (4 if replay == "swd" else 2)}) + "\n")
             file.write(json.dumps({"step": step, **probes}) + "\n")
             file.write(json.dumps({"step": step, name: value}) + "\n")
@@ -61,7 +70,7 @@ def _write(folder: Path, config: TrainConfig, level: float, done: bool = True, e
 
 def write_runs(folder: Path, gain: float = 0.3, seeds: int = 5) -> Path:
     """Two replays, two tasks; SWD better by `gain`."""
-    for env, level in (("Hopper-v5", 2_000.0), ("Pendulum-v1", -200.0)):
+    for env, level in (("Hopper-v5", 2_000.0), ("Reacher-v5", -200.0)):
         for seed in range(1, seeds + 1):
             wobble = 1 + 0.04 * (seed - 3)
             write_run(folder, env, "uniform", seed, level * wobble)

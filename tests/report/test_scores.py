@@ -11,7 +11,7 @@ import neoteny
 from made_up import STEPS, write_run, write_runs
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.report.scores import late, read_runs, scores_of
+from neoteny.report.scores import Record, full_measure, late, read_runs, scores_of
 
 
 @pytest.mark.parametrize(("evaluations", "taken"), [(100, 10), (45, 5), (20, 3), (3, 3), (2, 2)])
@@ -31,7 +31,24 @@ def test_our_runs_as_a_table(tmp_path: Path) -> None:
     assert scores_of([record])["td3-swd"]["Hopper-v5"] == pytest.approx([one["return"].tolist()[-3:] @ np.ones(3) / 3])
     assert record.seconds == 3_600 + 1_800  # of both lives
     assert (record.steps_per_second, record.peak_mb) == (60, 700)
-    assert record.series["critics/dormant_0.1"][1][0] == pytest.approx(0.105)  # the fixed batch, not the training one
+    assert record.series["probe/critics/dormant_0.1"][1][0] == pytest.approx(0.105)
+    assert record.series["batch/critics/dormant_0.1"][1][0] == 9.0
+
+
+def test_a_measure_is_of_the_training_batch_unless_it_is_measured_only_on_the_probe() -> None:
+    one = (np.arange(3), np.ones(3))
+    names = ("batch/critics/gradient_l1", "probe/critics/gradient_l1", "probe/critics/trainability")
+    record = Record("swd", "Hopper-v5", 1, *one, series=dict.fromkeys(names, one))
+    for given, full in {
+        "critics/gradient_l1": "batch/critics/gradient_l1",
+        "batch/critics/gradient_l1": "batch/critics/gradient_l1",
+        "probe/critics/gradient_l1": "probe/critics/gradient_l1",
+        "critics/trainability": "probe/critics/trainability",
+        "batch/critics/trainability": "batch/critics/trainability",  # never another batch than the one named
+        "score": "score",
+        "critics/unknown": "critics/unknown",
+    }.items():
+        assert full_measure([record], given) == full
 
 
 def test_unfinished_runs_have_no_score_and_training_stands_in_for_evaluations(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from rliable import library, metrics
 
-from neoteny.report.statistics import aggregates, bounds_of, chance, improvement, matrices, profiles, seeded
+from neoteny.report.statistics import aggregates, chance, improvement, matrices, profiles, seeded
+from neoteny.report.suites import bounds_of, by_suite
 
 
 @pytest.fixture
@@ -75,16 +76,37 @@ def test_seeded_and_leaves_the_generator_as_it_was(normal: dict[str, np.ndarray]
 def test_the_scale_of_each_task() -> None:
     scores = {
         "uniform": {
-            "Hopper-v5": np.array([10.0, 20.0, 30.0]),
+            "Hopper-v5": np.array([18.8, 3226.0, 30.0]),
             "dm_control/dog-run-v0": np.array([100.0, 200.0]),
             "ALE/Breakout-v5": np.array([1.7, 30.5]),
+            "Swimmer-v5": np.array([10.0, 20.0]),
         },
-        "swd": {"Hopper-v5": np.array([50.0])},
+        "swd": {"Swimmer-v5": np.array([50.0])},
     }
     bounds = bounds_of(scores)
-    assert bounds["Hopper-v5"][:2] == (10, 50)
+    assert {task: bound.fixed for task, bound in bounds.items() if not bound.fixed} == {"Swimmer-v5": False}
+    assert bounds["Swimmer-v5"][:2] == (10, 50)
     normal = matrices(scores, bounds)
-    assert list(normal) == ["uniform"]  # swd lacks two tasks
-    np.testing.assert_allclose(normal["uniform"], [[0, 0.1, 0], [0.25, 0.2, 1]])  # the first 2 seeds of each
+    assert list(normal) == ["uniform"]  # swd lacks three tasks
+    np.testing.assert_allclose(normal["uniform"], [[0, 0.1, 0, 0], [1, 0.2, 1, 0.25]])  # the first 2 seeds of each
+    assert list(matrices(scores, {"Swimmer-v5": bounds["Swimmer-v5"]})) == ["uniform", "swd"]
     equal = {"a": {"t": np.array([3.0, 3.0])}}
     assert np.isfinite(matrices(equal, bounds_of(equal))["a"]).all()
+
+
+def test_a_small_gain_on_hopper_is_a_small_gain_in_iqm() -> None:
+    """Between the lowest and the highest run, +4.8% was an IQM of +150%."""
+    uniform = np.array([2950.0, 2980.0, 3000.0, 3020.0, 3050.0])
+    scores = {"uniform": {"Hopper-v5": uniform}, "swd": {"Hopper-v5": 1.048 * uniform}}
+    iqm = aggregates(matrices(scores, bounds_of(scores)), reps=10)["IQM"]
+    assert iqm["swd"].value / iqm["uniform"].value - 1 == pytest.approx(0.048, abs=0.001)
+
+
+def test_the_suite_of_a_task() -> None:
+    names = {
+        "MuJoCo": ["Ant-v5", "HumanoidStandup-v4", "Walker2d-v5"],
+        "Atari": ["ALE/Pong-v5"],
+        "DeepMind Control": ["dm_control/dog-run-v0"],
+        "other tasks": ["Pendulum-v1", "AntMaze-v5", "Hopper", "mine/ALE-v0"],
+    }
+    assert by_suite([task for tasks in names.values() for task in tasks]) == names

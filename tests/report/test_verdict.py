@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test as scipys
 
-from neoteny.report.verdict import PERMUTATIONS, Claim, judge, permutation_test, splits
+from neoteny.report import permutation, words
+from neoteny.report.about import About
+from neoteny.report.permutation import PERMUTATIONS, permutation_test, splits
+from neoteny.report.verdict import Claim, judge
 
 SAID = Claim("swd", "uniform", effect=0.2, paper="swd is better")
 
@@ -92,10 +95,18 @@ def test_what_decides_nothing() -> None:
     far = [value + 50 for value in five]
     assert judge(SAID, scores([far[:4]], [four])).outcome == "undecided"  # 70 ways: significant, but 4 seeds
     assert judge(SAID, scores([far, far[:4]], [five, five])).outcome == "undecided"
-    assert "Only 10 of the 20 planned" in judge(SAID, scores([far], [five]), planned={"swd": 10, "uniform": 10}).why
-    assert judge(SAID, scores([far], [five]), planned={"swd": 5, "uniform": 5}).outcome == "reproduced"
+    assert (
+        "Only 10 of the 20 planned"
+        in judge(SAID, scores([far], [five]), planned={("swd", "task 0"): 10, ("uniform", "task 0"): 10}).why
+    )
+    assert (
+        judge(SAID, scores([far], [five]), planned={("swd", "task 0"): 5, ("uniform", "task 0"): 5}).outcome
+        == "reproduced"
+    )
     assert judge(SAID, scores([far], [five]), speaks=False).outcome == "no verdict"
     assert judge(SAID, scores([], [])).test is None
+    unmeasured = judge(Claim("swd", "uniform", measure="critics/nothing"), scores([], []))
+    assert unmeasured.why == "No task has finished runs of both that measured critics/nothing yet."
 
 
 def test_all_ways_or_so_many() -> None:
@@ -109,14 +120,17 @@ def test_all_ways_or_so_many() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tasks", [1, 5])
-def test_false_calls_and_power(tasks: int, record_property: Callable[[str, object], None]) -> None:
+def test_false_calls_and_power(
+    tasks: int, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2,000 experiments of 5 seeds without a difference, and 2,000 with the paper's, at the paper's spread.
 
     Table 1: 190.46 +- 7.99 and 229.01 +- 37.43, a gain of 20.2%; pooled, a standard deviation of 14.2% of the baseline.
     Without a difference, any verdict on a claim of no stated size is a false call. (That there is no effect of a stated
     size is then true, so that to call it refuted is right.)
     """
-    paper, spread = 229.01 / 190.46 - 1, np.hypot(7.99, 37.43) / np.sqrt(2) / 190.46
+    monkeypatch.setattr(permutation, "EXPERIMENTS", 1)  # what is detectable is not looked at here
+    paper, deviation = 229.01 / 190.46 - 1, np.hypot(7.99, 37.43) / np.sqrt(2) / 190.46
     rng = np.random.default_rng(2026)
     level = 10.0 ** rng.uniform(1, 4, tasks)  # returns of tasks are on scales of their own
 
@@ -124,7 +138,7 @@ def test_false_calls_and_power(tasks: int, record_property: Callable[[str, objec
         """How often it was reproduced and refuted, and how often the interval held the truth."""
         found = []
         for _ in range(2_000):
-            a, b = (level[:, None] * (1 + shift + spread * rng.standard_normal((tasks, 5))) for shift in (gain, 0))
+            a, b = (level[:, None] * (1 + shift + deviation * rng.standard_normal((tasks, 5))) for shift in (gain, 0))
             one = judge(claim, scores(list(a), list(b)))
             found.append((one.outcome == "reproduced", one.outcome == "refuted", one.test.low <= gain <= one.test.high))
         return tuple(np.mean(found, axis=0).tolist())
@@ -143,10 +157,61 @@ def test_false_calls_and_power(tasks: int, record_property: Callable[[str, objec
     assert min(held, still_held) > 0.9
 
 
-def test_the_detectable_effect_is_detected_four_times_in_five() -> None:
+def spread(runs: int) -> np.ndarray:
+    """So many scores with mean 100 and a standard deviation of exactly 10."""
+    values = np.linspace(-1, 1, runs)
+    return 100 + 10 * values / values.std(ddof=1)
+
+
+@pytest.mark.parametrize(("runs", "others", "tasks"), [(4, 4, 1), (5, 5, 1), (3, 3, 2), (5, 8, 3)])
+def test_the_detectable_effect_is_detected_four_times_in_five(
+    runs: int, others: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the test itself, in new experiments with the spread from which it was told."""
+    gain = permutation_test([spread(runs)] * tasks, [spread(others)] * tasks).detectable
+    monkeypatch.setattr(permutation, "EXPERIMENTS", 1)  # which makes what follows quicker, and changes no p
     rng = np.random.default_rng(1)
-    draw = lambda gain: [100 * (1 + gain + 0.1 * rng.standard_normal(5)) for _ in range(2)]  # noqa: E731
-    detectable = np.mean([permutation_test(draw(0), draw(0)).detectable for _ in range(50)])
-    assert np.mean([permutation_test(draw(detectable), draw(0)).p <= 0.05 for _ in range(150)]) == pytest.approx(
-        0.8, abs=0.1
-    )
+
+    def detected() -> bool:
+        a, b = (100 + 10 * rng.standard_normal((tasks, count)) for count in (runs, others))
+        return permutation_test(list(a + 100 * gain), list(b)).p <= 0.05
+
+    assert np.mean([detected() for _ in range(400)]) == pytest.approx(0.8, abs=0.07)
+
+
+@pytest.mark.parametrize(
+    ("runs", "tasks", "smallest"), [(2, 1, 2 / 6), (3, 1, 2 / 20), (2, 2, 2 / 36), (4, 1, 2 / 70), (1, 3, 2 / 8)]
+)
+def test_what_so_few_runs_cannot_detect_is_not_called_detectable(runs: int, tasks: int, smallest: float) -> None:
+    """However far the scores are apart, 2 + 2 runs have p = 1/3."""
+    base = 100 + np.arange(float(runs))
+    far = permutation_test([base + 1e6] * tasks, [base] * tasks)
+    assert far.p == far.smallest_p == pytest.approx(smallest)
+    assert np.isinf(far.detectable) == (smallest > 0.05)
+    told = words.detectable(judge(SAID, scores([base + 1e6] * tasks, [base] * tasks)))
+    assert told.startswith("These runs cannot detect any effect at 5%") == (smallest > 0.05)
+    assert ("0.33" in told) == (runs == 2 and tasks == 1)
+
+
+def test_a_claim_on_a_suite_is_of_its_tasks_alone() -> None:
+    five = np.arange(100.0, 105.0)
+    found = {
+        "swd": {"Hopper-v5": five + 50, "Ant-v5": five + 50, "ALE/Pong-v5": five - 50},
+        "uniform": {"Hopper-v5": five, "Ant-v5": five, "ALE/Pong-v5": five},
+    }
+    planned = {(method, task): 5 for method, tasks in found.items() for task in tasks}
+    told = {
+        suite: judge(Claim("swd", "uniform", paper="x", suite=suite), found, planned=planned)
+        for suite in ("MuJoCo", "Atari", "DeepMind Control")
+    }
+    assert [one.outcome for one in told.values()] == ["reproduced", "refuted", "undecided"]
+    assert [one.tasks for one in told.values()] == [("Hopper-v5", "Ant-v5"), ("ALE/Pong-v5",), ()]
+    assert words.comparison(told["MuJoCo"]) == "swd against uniform, on MuJoCo"
+
+
+def test_a_size_that_the_paper_does_not_give_is_said_to_be_not_given() -> None:
+    five = [100, 101, 102, 103, 104]
+    about = About(paper="x")
+    assert "Its effect, as compared here: +20.0%." in words.paper(judge(SAID, scores([five], [five])), about)
+    unsized = judge(Claim("swd", "uniform", paper="swd is better"), scores([five], [five]))
+    assert words.paper(unsized, about) == "The paper: swd is better. The size of this effect is not given."

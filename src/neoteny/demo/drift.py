@@ -69,7 +69,8 @@ def main(argv: list[str]) -> int:
 
 def report(runs: dict[tuple[str, int], Path], out: Path, steps: int, seeds: int) -> Path:
     """The page of these runs, as `neoteny report` makes it."""
-    from neoteny.report.gather import About, gather
+    from neoteny.report.about import About
+    from neoteny.report.gather import gather
     from neoteny.report.scores import read_runs
     from neoteny.report.write import write_report
 

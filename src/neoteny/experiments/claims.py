@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neoteny.experiments.plan import SCALES, Plan, load_plan, papers_plans
-from neoteny.experiments.reporting import findings
+from neoteny.experiments.plan import Plan, load_plan, papers_plans, scales_of
+from neoteny.experiments.reporting import about, findings
 from neoteny.experiments.work import is_done
 from neoteny.report import words
 
@@ -14,7 +14,7 @@ def describe(out: Path) -> str:
     """A line or two for each plan: what the paper says, and how many of its runs are done."""
     lines = []
     for name in papers_plans():
-        plans = [load_plan(name, scale) for scale in SCALES]
+        plans = [load_plan(name, scale) for scale in scales_of(name)]
         counts = [
             f"{sum(is_done(out / run.directory) for run in plan.runs)} of {len(plan.runs)} at {plan.scale} scale"
             for plan in plans
@@ -31,7 +31,7 @@ def _verdicts(plan: Plan, out: Path) -> list[str]:
     if not any(is_done(out / run.directory) for run in plan.runs):
         return []
     return [
-        f"{words.outcome(finding, plan.scale)}: {words.comparison(finding)}, {words.percent(finding.test.gain)} "
+        f"{words.outcome(finding, about(plan))}: {words.comparison(finding)}, {words.percent(finding.test.gain)} "
         f"({words.evidence(finding)})"
         for finding in findings(plan, out)
         if finding.test is not None

@@ -13,6 +13,9 @@ from typing import Any
 
 from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
+from neoteny.experiments.reduced import differences
+from neoteny.report.about import NOT_THE_PAPERS
+from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
@@ -21,8 +24,6 @@ FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
 """Where our own plans are, by the first half of their names."""
 SILENT = "says nothing of the paper"
 """What `reduced` says of a plan that no verdict may come from."""
-NOT_THE_PAPERS = "not in the paper"
-"""How `paper` begins where the paper makes no such claim."""
 _KEYS = ("title", "paper", "agent", "preset", "environments", "steps", "seeds", "settings", "methods", "grid", "claims")
 _REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
 
@@ -50,7 +51,7 @@ class Plan:
     paper: str
     """What the paper reports of this."""
     reduced: str
-    """What was made smaller than the paper's, in words; empty at its full scale."""
+    """Every setting that differs from the full scale, and what that means, in words; empty at full scale."""
     runs: tuple[PlannedRun, ...]
     claims: tuple[Claim, ...] | None = None
     """What is compared with what; if not given, every method with uniform replay."""
@@ -80,6 +81,12 @@ def _order(path: Path) -> tuple[str, int]:
     return letters, int(path.stem[len(letters) :] or 0)
 
 
+def scales_of(name: str) -> tuple[str, ...]:
+    """The scales that a plan of ours has: full, and laptop if it says what that changes."""
+    data = tomllib.loads(papers_plans()[name].read_text())
+    return SCALES if "laptop" in data or "includes" in data else SCALES[:1]
+
+
 def load_plan(name: str, scale: str = "full") -> Plan:
     """The plan in a file, or one of ours by its name, such as swd/fig2."""
     known = papers_plans()
@@ -99,12 +106,22 @@ def load_plan(name: str, scale: str = "full") -> Plan:
             f"it also has {', '.join(unknown)}"
         )
     parts = [load_plan(part, scale) for part in data["includes"]]
-    reduced = "; ".join(dict.fromkeys(part.reduced for part in parts if part.reduced))
+    reduced = parts[0].reduced
+    if len(parts) > 1:
+        reduced = "; ".join(f"{part.name}: {part.reduced}" for part in parts if part.reduced)
     runs = tuple(run for part in parts for run in part.runs)
     claims = _claims(name, data, runs)
     if claims is None:
-        claims = tuple(claim for part in parts for claim in part.claims or ())
+        claims = tuple(claim for part in parts for claim in _included(part, data.get("paper", "")))
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, claims)
+
+
+def _included(part: Plan, paper: str) -> Iterator[Claim]:
+    """The claims of a plan that another includes: each on its own suite, so that suites are never pooled."""
+    suites = list(by_suite([run.config.env for run in part.runs]))
+    for claim in part.claims or ():
+        suite = claim.suite or (suites[0] if len(suites) == 1 else "")
+        yield dataclasses.replace(claim, suite=suite, paper=paper if claim.paper == part.paper else claim.paper)
 
 
 def make_plan(name: str, data: Mapping[str, Any], scale: str = "full") -> Plan:
@@ -117,9 +134,8 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full") -> Plan:
     if scale == "laptop":
         if not laptop:
             raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
-        reduced = laptop.pop("reduced", "")
-        if not reduced:
-            raise UsageError(f"plan {name}: [laptop] must say in `reduced` what it makes smaller")
+        full = make_plan(name, data).runs
+        means = laptop.pop("reduced", "")
         settings = {**data.get("settings", {}), **laptop.pop("settings", {})}
         data = {**data, **laptop, "settings": settings}
     if unknown := sorted(set(data) - set(_KEYS)):
@@ -129,6 +145,8 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full") -> Plan:
     runs = tuple(_expand(name, data))
     if len({run.directory for run in runs}) < len(runs):
         raise UsageError(f"plan {name} has two methods with the same configuration: every run needs its own")
+    if scale == "laptop":
+        reduced = "; ".join(words for words in (differences(full, runs), means) if words)
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, _claims(name, data, runs))
 
 
@@ -149,6 +167,8 @@ def _claims(name: str, data: Mapping[str, Any], runs: tuple[PlannedRun, ...]) ->
         for method in (found[-1].method, found[-1].baseline):
             if method not in methods:
                 raise UsageError(f"plan {name} claims something of {method!r}; its methods are {', '.join(methods)}")
+        if found[-1].suite not in ("", *SUITES):
+            raise UsageError(f"plan {name}: a claim's suite is one of {', '.join(SUITES)}, got {found[-1].suite!r}")
     return tuple(found)
 
 

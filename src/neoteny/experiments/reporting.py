@@ -9,7 +9,8 @@ from pathlib import Path
 
 from neoteny.errors import UsageError, missing_extra
 from neoteny.experiments.plan import SCALES, Plan, load_plan
-from neoteny.report.gather import About, Report, default_claims, findings_of, gather
+from neoteny.report.about import About
+from neoteny.report.gather import Report, default_claims, findings_of, gather
 from neoteny.report.scores import read_runs
 from neoteny.report.verdict import Finding
 from neoteny.report.words import sentence
@@ -57,16 +58,17 @@ def findings(plan: Plan, place: Path) -> tuple[Finding, ...]:
 
 
 def about(plan: Plan) -> About:
-    """What a report says of its plan."""
-    planned = Counter(run.method for run in plan.runs)
-    return About(plan.title, plan.name, plan.scale, plan.paper, plan.reduced, plan.speaks, planned)
+    """What a report says of its plan. A user's own plan has no scale but its own, unless it is the laptop's."""
+    planned = Counter((run.method, run.config.env) for run in plan.runs)
+    scale = plan.scale if plan.paper or plan.reduced else ""
+    return About(plan.title, plan.name, scale, plan.paper, plan.reduced, plan.speaks, planned)
 
 
 def publish(report: Report, out: Path) -> Path:
     """Write a report, and say what was found."""
     page = write_report(report, out)
     for finding in report.findings:
-        print(sentence(finding, report.about.scale))
+        print(sentence(finding, report.about))
     for note in report.notes:
         print(note)
     print(f"{report.about.footnote}\nWrote {page}, with figures/ and tables/ beside it.")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from neoteny.report import statistics
-from neoteny.report.scores import Record, Scores, scores_of
+from neoteny.report.about import About
+from neoteny.report.scores import Record, Scores, full_measure, scores_of
 from neoteny.report.sections import (
     age_section,
     aggregate_section,
@@ -20,35 +19,8 @@ from neoteny.report.sections import (
     runtime_section,
 )
 from neoteny.report.shapes import Section
-from neoteny.report.statistics import Bounds
+from neoteny.report.suites import Bounds, bounds_of, by_suite
 from neoteny.report.verdict import Claim, Finding, judge
-
-
-@dataclass(frozen=True)
-class About:
-    """What the runs were for; it is written on every figure."""
-
-    title: str = "Report"
-    name: str = ""
-    scale: str = ""
-    paper: str = ""
-    reduced: str = ""
-    speaks: bool = True
-    """Whether these runs can say anything of the paper."""
-    planned: Mapping[str, int] | None = None
-    """How many runs each method should have."""
-    note: str = ""
-    """What to write on figures where there is no plan."""
-
-    @property
-    def footnote(self) -> str:
-        """The scale and what was reduced."""
-        if not self.scale:
-            return self.note or "Runs without a plan, at no scale of the paper's."
-        if not self.paper:
-            return f"{self.name}, at the scale of its plan; the paper says nothing of it."
-        reduced = f" Reduced: {self.reduced}." if self.reduced else " Nothing reduced."
-        return f"{self.name}, {self.scale} scale.{reduced}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +33,8 @@ class Report:
     scores: Scores
     findings: tuple[Finding, ...]
     bounds: Mapping[str, Bounds]
-    aggregates: Mapping[str, Mapping[str, statistics.Estimate]]
+    aggregates: Mapping[str, Mapping[str, Mapping[str, statistics.Estimate]]]
+    """Of each suite, by name and method."""
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
 
@@ -78,7 +51,8 @@ def baseline_of(methods: Sequence[str]) -> str:
 
 
 def findings_of(records: Sequence[Record], claims: Sequence[Claim], about: About) -> tuple[Finding, ...]:
-    """A verdict on each claim."""
+    """A verdict on each claim, whose measure then names its batch."""
+    claims = [replace(claim, measure=full_measure(records, claim.measure)) for claim in claims]
     by_measure = {measure: scores_of(records, measure) for measure in {claim.measure for claim in claims}}
     return tuple(judge(claim, by_measure[claim.measure], about.speaks, about.planned) for claim in claims)
 
@@ -91,33 +65,31 @@ def gather(records: Sequence[Record], about: About, claims: Sequence[Claim] | No
         claims = default_claims(methods)
     findings = findings_of(records, claims, about)
     scores = scores_of(records)
-    bounds = statistics.bounds_of(scores)
-    normal = statistics.matrices({name: scores[name] for name in methods if name in scores}, bounds)
-    aggregates = statistics.aggregates(normal) if normal else {}
-    top = max((float(values.max()) for values in normal.values()), default=1.0)
-    bottom = min((float(values.min()) for values in normal.values()), default=0.0)
-    thresholds = np.linspace(min(0.0, bottom), max(1.0, top), 61)
-    profiles = statistics.profiles(normal, thresholds) if normal else {}
+    bounds = bounds_of(scores)
     pairs = list(dict.fromkeys((claim.method, claim.baseline) for claim in claims))
-    improvements = statistics.improvement(normal, pairs) if normal else {}
+    normal = {}
+    for suite, tasks in by_suite(list(bounds)).items():
+        mine = {name: scores[name] for name in methods if name in scores}
+        if found := statistics.matrices(mine, {task: bounds[task] for task in tasks}):
+            normal[suite] = found
+    aggregates = {suite: statistics.aggregates(here) for suite, here in normal.items()}
+    improvements = {suite: statistics.improvement(here, pairs) for suite, here in normal.items()}
     sections = (
         difference_section(findings),
         curve_section(records, methods),
         aggregate_section(aggregates),
-        profile_section(profiles, thresholds, normal),
+        profile_section(normal),
         improvement_section(improvements),
         runtime_section(records, methods),
         *plasticity_sections(records, methods),
         age_section(records, methods),
     )
     kept = tuple(section for section in sections if section.panels)
-    notes = tuple(_notes(records, scores, normal, bounds))
+    notes = tuple(_notes(records, scores, bounds))
     return Report(about, records, methods, scores, findings, bounds, aggregates, kept, notes)
 
 
-def _notes(
-    records: Sequence[Record], scores: Scores, normal: Mapping[str, np.ndarray], bounds: Mapping[str, Bounds]
-) -> list[str]:
+def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bounds]) -> list[str]:
     """What a reader must know of these runs."""
     notes = []
     if unfinished := sum(not record.done for record in records):
@@ -126,15 +98,23 @@ def _notes(
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
         )
-    for method, by_task in scores.items():
-        counts = {task: len(values) for task, values in by_task.items()}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{task} {count}" for task, count in counts.items())
-            notes.append(
-                f"{method} has unequal numbers of runs ({listed}): aggregates take the first {min(counts.values())} of "
-                "each task, the verdict takes all."
-            )
-        if method not in normal:
-            lacking = ", ".join(task for task in bounds if task not in by_task)
-            notes.append(f"{method} has no finished run on {lacking}: it is left out of aggregates over tasks.")
+    if relative := [task for task, bound in bounds.items() if not bound.fixed]:
+        notes.append(
+            f"No fixed scale is known for {', '.join(relative)}: in aggregates, 0 and 1 are the lowest and the highest "
+            "score of any run here. Those aggregates say which method is ahead, and not by how much."
+        )
+    for suite, tasks in by_suite(list(bounds)).items():
+        for method, by_task in scores.items():
+            counts = {task: len(by_task[task]) for task in tasks if task in by_task}
+            if len(set(counts.values())) > 1:
+                listed = ", ".join(f"{task} {count}" for task, count in counts.items())
+                notes.append(
+                    f"{method} has unequal numbers of runs ({listed}): aggregates take the first "
+                    f"{min(counts.values())} of each task, the verdict takes all."
+                )
+            if counts and (lacking := [task for task in tasks if task not in counts]):
+                notes.append(
+                    f"{method} has no finished run on {', '.join(lacking)}: it is left out of the aggregates "
+                    f"over {suite}."
+                )
     return notes

@@ -58,8 +58,9 @@ def _header(report: Report) -> str:
     about = report.about
     links = [("verdicts", "Verdicts"), *((s.name, s.title) for s in report.sections if not s.folded)]
     links += [("tables", "Tables"), ("method", "How it was computed")]
-    said = f"<p>The paper: {escape(about.paper)}.</p>" if about.paper else ""
-    over = escape(f"{about.name} · {about.scale} scale" if about.scale else "runs without a plan")
+    said = f"<p>{escape(about.said)}</p>" if about.said else ""
+    scale = f" · {about.scale} scale" if about.scale else ""
+    over = escape(about.name + scale if about.name else "runs without a plan")
     tasks = len({record.task for record in report.records})
     done = sum(record.done for record in report.records)
     planned = f" of {sum(about.planned.values())} planned" if about.planned else ""
@@ -88,10 +89,10 @@ def _card(finding: Finding, report: Report) -> str:
     lines = [
         finding.why,
         words.detectable(finding) if MOODS.get(finding.outcome) is None else "",
-        words.paper(finding),
+        words.paper(finding, report.about),
         report.about.footnote,
     ]
-    verdict = words.outcome(finding, report.about.scale)
+    verdict = words.outcome(finding, report.about)
     paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
     about_numbers = f'<p class="soft">{escape(words.evidence(finding))}</p>'
     return f"""<article class="claim {MOODS.get(finding.outcome, "")}">
@@ -142,5 +143,5 @@ def _table(table: Table) -> str:
 
 
 def _method(report: Report) -> str:
-    sentences = "".join(f"<li>{escape(line)}</li>" for line in words.METHOD)
+    sentences = "".join(f"<li>{escape(line)}</li>" for line in words.method(report.about))
     return f'<section id="method"><h2>How it was computed</h2><ul>{sentences}</ul></section>\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ class Record:
     """Whether these are evaluations, or for want of them the returns of training's own episodes."""
     done: bool = True
     series: Mapping[str, Series] = field(default_factory=dict)
-    """Other metrics over training: sampled ages, and plasticity as network/measure."""
+    """Other metrics over training: sampled ages, and plasticity as batch/network/measure (on the training batch) and
+    probe/network/measure (on the fixed probe batch)."""
     seconds: float = math.nan
     steps_per_second: float = math.nan
     peak_mb: float = math.nan
@@ -54,6 +55,13 @@ def late(values: np.ndarray) -> float:
     """The mean over the last tenth of `values`, and over at least 3 of them."""
     count = max(AT_LEAST, math.ceil(LAST * len(values) - 1e-9))
     return float(np.mean(values[-count:]))
+
+
+def full_measure(records: Sequence[Record], measure: str) -> str:
+    """A measure with its batch: network/measure is of the training batch, or of the probe batch if only that has it."""
+    known = {name for record in records for name in record.series}
+    named = (measure, f"batch/{measure}", f"probe/{measure}")
+    return next((name for name in named if name in known), measure)
 
 
 def scores_of(records: Sequence[Record], measure: str = "score") -> Scores:
@@ -150,14 +158,9 @@ def _column(lines: list[dict[str, Any]], name: str) -> Series:
 
 
 def _series(lines: list[dict[str, Any]]) -> dict[str, Series]:
-    """Ages, and each measure of each network: on the fixed batch, or what needs the newest data on the training one."""
+    """Ages, and each measure of each network on each batch."""
     names = {name for line in lines for name in line if name.startswith(("age_", "probe/", "batch/"))}
-    found = {}
-    for name in sorted(names, reverse=True):  # probe/ before batch/
-        short = name.split("/", 1)[-1]
-        if short.count("/") <= 1 and short not in found:
-            found[short] = _column(lines, name)
-    return found
+    return {name: _column(lines, name) for name in sorted(names) if name.count("/") in (0, 2)}
 
 
 def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:
@@ -171,18 +174,18 @@ def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:
         groups.setdefault((name, configs[path].env, configs[path].seed), []).append(path)
     apart: dict[str, set[str]] = {}
     for (name, _, _), paths in groups.items():
-        flat = [_flat(configs[path]) for path in paths]
-        apart.setdefault(name, set()).update(key for key in flat[0] if len({str(one[key]) for one in flat}) > 1)
+        settings = [flat(configs[path]) for path in paths]
+        apart.setdefault(name, set()).update(key for key in settings[0] if len({str(one[key]) for one in settings}) > 1)
     called = {}
     for path, name in plain.items():
-        flat_one = _flat(configs[path])
-        words = [f"{key} {flat_one[key]}" for key in flat_one if key in apart[name]]
+        words = [f"{key} {value}" for key, value in flat(configs[path]).items() if key in apart[name]]
         called[path] = ", ".join([name, *words])
     return called
 
 
-def _flat(config: TrainConfig) -> dict[str, Any]:
-    data = config.to_json()
+def flat(config: TrainConfig) -> dict[str, Any]:
+    """Every setting of a run, by the name of its flag."""
+    data = asdict(config)
     return {**data.pop("agent"), **data.pop("replay"), **data.pop("plasticity"), **data}
 
 

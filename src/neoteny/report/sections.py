@@ -7,17 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from neoteny.report import words
 from neoteny.report.scores import Record
 from neoteny.report.shapes import Curve, Dot, Dots, Lines, Section, curve
-from neoteny.report.statistics import Estimate
+from neoteny.report.statistics import Estimate, profiles
 from neoteny.report.verdict import Finding
 
 SPREAD = "Mean over runs, and one standard deviation of them around it."
 MEASURES = {
     "trainability": "loss over a new network's",
     "grama_inactive": "inactive units, share",
+    "gradient_sparsity": "gradient entries below 1e-8, share",
     "dormant_0.1": "dormant units, share",
     "effective_rank": "rank of features",
+    "ntk_effective_rank": "rank of the NTK",
     "gradient_l1": "gradient, L1 norm",
     "fresh_gradient_share": "share of the newest",
     "churn": "how far outputs move",
@@ -59,8 +62,7 @@ def difference_section(findings: Sequence[Finding]) -> Section:
     """The gain of each comparison, with the interval of its test."""
     dots = [
         Dot(
-            f"{finding.claim.method} against {finding.claim.baseline}"
-            + ("" if finding.claim.measure == "score" else f", {finding.claim.measure}"),
+            words.comparison(finding),
             finding.claim.method,
             finding.test.gain,
             finding.test.low,
@@ -70,55 +72,63 @@ def difference_section(findings: Sequence[Finding]) -> Section:
         for finding in findings
         if finding.test is not None
     ]
+    star = "A star is the paper's effect. " if any(dot.mark is not None for dot in dots) else ""
     text = (
         "How much better, as a share of the baseline's mean, with the gains that a permutation test within tasks does "
-        "not reject at 5%. A star is the paper's effect. Where no interval is drawn, so few runs bound none."
+        f"not reject at 5%. {star}Where no interval is drawn, so few runs bound none."
     )
     panels = (Dots("", "gain over the baseline", tuple(dots), 0.0, True),) if dots else ()
     return Section("differences", "Differences", text, panels)
 
 
-def aggregate_section(aggregates: Mapping[str, Mapping[str, Estimate]]) -> Section:
-    """IQM, median, mean, optimality gap."""
+def aggregate_section(aggregates: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> Section:
+    """IQM, median, mean, optimality gap: each suite beside the others."""
     panels = [
         Dots(
-            name + (", less is better" if name == "optimality gap" else ""),
+            f"{name}, {suite}" + (", less is better" if name == "optimality gap" else ""),
             NORMALISED,
-            tuple(Dot(method, method, *estimate) for method, estimate in by_method.items()),
+            tuple(Dot(method, method, *estimate) for method, estimate in by_name[name].items()),
         )
-        for name, by_method in aggregates.items()
+        for name in dict.fromkeys(name for by_name in aggregates.values() for name in by_name)
+        for suite, by_name in aggregates.items()
     ]
     text = (
-        "Over all tasks, with rliable's 95% stratified bootstrap intervals. These are too short at 5 seeds: the "
-        "verdict does not come from them."
+        "Over the tasks of a suite, with rliable's 95% stratified bootstrap intervals. These are too short at 5 seeds: "
+        "the verdict does not come from them. A table below says what counts as 0 and as 1 on each task."
     )
     return Section("aggregates", "Aggregates", text, tuple(panels))
 
 
-def profile_section(
-    profiles: Mapping[str, tuple[np.ndarray, np.ndarray]], thresholds: np.ndarray, normal: Mapping[str, np.ndarray]
-) -> Section:
-    """The share of runs above each score."""
-    curves = [
-        Curve(method, thresholds, share, low_high[0], low_high[1], f"{normal[method].size} runs")
-        for method, (share, low_high) in profiles.items()
-    ]
-    panel = Lines("", NORMALISED, "share of runs above it", tuple(curves))
+def profile_section(normal: Mapping[str, Mapping[str, np.ndarray]]) -> Section:
+    """The share of runs above each score, in each suite."""
+    panels = []
+    for suite, here in normal.items():
+        pooled = np.concatenate([values.ravel() for values in here.values()])
+        thresholds = np.linspace(min(0.0, pooled.min()), max(1.0, pooled.max()), 61)
+        curves = [
+            Curve(method, thresholds, share, low_high[0], low_high[1], f"{here[method].size} runs")
+            for method, (share, low_high) in profiles(here, thresholds).items()
+        ]
+        panels.append(Lines(suite, NORMALISED, "share of runs above it", tuple(curves)))
     text = (
-        "The share of runs on all tasks whose normalised score is above each, with 95% bootstrap intervals (rliable)."
+        "The share of runs on all tasks of a suite whose normalised score is above each, with 95% bootstrap intervals "
+        "(rliable)."
     )
-    return Section("profiles", "Performance profiles", text, (panel,) if curves else ())
+    return Section("profiles", "Performance profiles", text, tuple(panels))
 
 
-def improvement_section(improvements: Mapping[tuple[str, str], Estimate]) -> Section:
-    """How often a run of one is better than a run of the other."""
-    dots = [Dot(f"{method} > {baseline}", method, *estimate) for (method, baseline), estimate in improvements.items()]
+def improvement_section(improvements: Mapping[str, Mapping[tuple[str, str], Estimate]]) -> Section:
+    """How often a run of one is better than a run of the other, in each suite."""
+    panels = []
+    for suite, by_pair in improvements.items():
+        dots = [Dot(f"{method} > {baseline}", method, *estimate) for (method, baseline), estimate in by_pair.items()]
+        if dots:
+            panels.append(Dots(suite, "probability", tuple(dots), 0.5, span=(-0.03, 1.03)))
     text = (
-        "The probability that a run of the first scores above a run of the second on the same task, mean over tasks, "
-        "with 95% bootstrap intervals (rliable)."
+        "The probability that a run of the first scores above a run of the second on the same task, mean over the "
+        "tasks of a suite, with 95% bootstrap intervals (rliable)."
     )
-    panels = (Dots("", "probability", tuple(dots), 0.5, span=(-0.03, 1.03)),) if dots else ()
-    return Section("improvement", "Probability of improvement", text, panels)
+    return Section("improvement", "Probability of improvement", text, tuple(panels))
 
 
 def runtime_section(records: Sequence[Record], methods: Sequence[str]) -> Section:
@@ -142,7 +152,7 @@ def runtime_section(records: Sequence[Record], methods: Sequence[str]) -> Sectio
 
 
 def plasticity_sections(records: Sequence[Record], methods: Sequence[str]) -> Iterator[Section]:
-    """Every measure of plasticity over training, for each task and network."""
+    """Every measure of plasticity over training, for each task and network, on each batch that it was measured on."""
     text = (
         "Whether the network can still learn, over training; docs/plasticity.md says what each measure means. " + SPREAD
     )
@@ -150,12 +160,13 @@ def plasticity_sections(records: Sequence[Record], methods: Sequence[str]) -> It
     for task in tasks_of(records):
         here = [record for record in records if record.task == task]
         names = [name for record in here for name in record.series if "/" in name]
-        networks = sorted({name.split("/")[0] for name in names}, key=lambda name: (name == "actor", name))
+        networks = sorted({name.split("/")[1] for name in names}, key=lambda name: (name == "actor", name))
         for network in networks:
             lines = [
-                Lines(measure, "step", label, curves)
+                Lines(f"{measure}, {batch}", "step", label, curves)
                 for measure, label in MEASURES.items()
-                if (curves := _curves(here, methods, f"{network}/{measure}"))
+                for where, batch in words.BATCHES.items()
+                if (curves := _curves(here, methods, f"{where}/{network}/{measure}"))
             ]
             if lines:
                 name = f"plasticity-{task}-{network}".replace("/", "-").replace(" ", "-").replace(",", "")

@@ -9,24 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from neoteny.report.scores import Scores
+from neoteny.report.suites import Bounds
 
 SEED = 0
 REPS = 2_000
 """Resamples of each interval."""
-HUMAN = {
-    "ALE/Breakout-v5": (1.7, 30.5),
-    "ALE/DemonAttack-v5": (152.1, 1971.0),
-    "ALE/Phoenix-v5": (761.4, 7242.6),
-}
-"""Scores of a random player and of a person, as DQN Zoo lists them."""
-
-
-class Bounds(NamedTuple):
-    """What counts as 0 and as 1 on a task."""
-
-    zero: float
-    one: float
-    reason: str
 
 
 class Estimate(NamedTuple):
@@ -48,34 +35,15 @@ def seeded(seed: int = SEED) -> Iterator[None]:
         np.random.set_state(before)  # noqa: NPY002
 
 
-def bounds_of(scores: Scores) -> dict[str, Bounds]:
-    """The scale of each task: its own where there is one, else from the lowest to the highest score of any run here."""
-    tasks: dict[str, list[np.ndarray]] = {}
-    for by_task in scores.values():
-        for task, values in by_task.items():
-            tasks.setdefault(task, []).append(values)
-    found = {}
-    for task, many in tasks.items():
-        pooled = np.concatenate(many)
-        low, high = float(pooled.min()), float(pooled.max())
-        if task in HUMAN:
-            found[task] = Bounds(*HUMAN[task], "a random player, a person")
-        elif task.startswith("dm_control/"):
-            found[task] = Bounds(0.0, 1000.0, "the range of its returns")
-        else:
-            found[task] = Bounds(low, high if high > low else low + 1, "the lowest and highest score of any run here")
-    return found
-
-
 def matrices(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, np.ndarray]:
-    """For each method that has every task, its normalised scores, runs x tasks.
+    """For each method that has every task of `bounds`, its normalised scores, runs x tasks.
 
     Where tasks have different numbers of runs, the first of each are taken, as many as the task with the fewest has.
     """
     found = {}
     for method, by_task in scores.items():
-        if set(by_task) == set(bounds):
-            runs = min(map(len, by_task.values()))
+        if set(bounds) <= set(by_task):
+            runs = min(len(by_task[task]) for task in bounds)
             columns = [(by_task[task][:runs] - at.zero) / (at.one - at.zero) for task, at in bounds.items()]
             found[method] = np.stack(columns, axis=1)
     return found

@@ -62,13 +62,13 @@ def _scores(report: Report) -> Table:
 
 def _aggregates(report: Report) -> Table:
     rows = [
-        (name, method, *estimate)
-        for name, by_method in report.aggregates.items()
+        (suite, name, method, *estimate)
+        for suite, by_name in report.aggregates.items()
+        for name, by_method in by_name.items()
         for method, estimate in by_method.items()
     ]
-    return Table(
-        "aggregates", "Aggregates of normalised scores", ("aggregate", "method", "value", "low", "high"), tuple(rows)
-    )
+    columns = ("suite", "aggregate", "method", "value", "low", "high")
+    return Table("aggregates", "Aggregates of normalised scores", columns, tuple(rows))
 
 
 def _bounds(report: Report) -> Table:

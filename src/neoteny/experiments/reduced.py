@@ -1,0 +1,78 @@
+"""What a plan's laptop part changes, in words: found by comparing every setting of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from neoteny.report.scores import flat
+from neoteny.training.config import INTERVENTIONS
+
+if TYPE_CHECKING:
+    from neoteny.experiments.plan import PlannedRun
+
+APART = ("env", "seed")
+"""Settings that are said in words of their own."""
+FEW = 3
+"""Methods that are left out by name; of more their number is said."""
+NAMES = {"total_timesteps": "steps"}
+
+
+def differences(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> str:
+    """Everything in which the runs of the laptop part differ from those of the whole plan."""
+    return ", ".join([*_apart(full, laptop), *_settings(full, laptop)])
+
+
+def _apart(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
+    """Tasks, seeds and methods."""
+    tasks, fewer_tasks = (list(dict.fromkeys(run.config.env for run in runs)) for runs in (full, laptop))
+    if tasks != fewer_tasks:
+        yield f"{', '.join(fewer_tasks)} instead of {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
+    seeds, fewer_seeds = (len({run.config.seed for run in runs}) for runs in (full, laptop))
+    if seeds != fewer_seeds:
+        yield f"{fewer_seeds} seed{'s' * (fewer_seeds != 1)} instead of {seeds}"
+    methods, kept = ({run.method: None for run in runs} for runs in (full, laptop))
+    missing = [method for method in methods if method not in kept]
+    if len(missing) > FEW:
+        yield f"{len(kept)} method{'s' * (len(kept) != 1)} instead of {len(methods)}"
+    elif missing:
+        yield f"no method {_listed(missing)}"
+
+
+def _settings(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
+    before, after = _values(full), _values(laptop)
+    for key in dict.fromkeys([*before, *after]):
+        old, now = before.get(key, []), after.get(key, [])
+        name = NAMES.get(key, key.replace("_", " "))
+        new, dropped = [value for value in now if value not in old], [value for value in old if value not in now]
+        if new and not old:
+            yield f"{name} {_listed(new)} instead of the default"
+        elif new:
+            yield f"{name} {_listed(new)} {f'instead of {_listed(dropped)}' if dropped else 'as well'}"
+        elif dropped:
+            yield f"no {name} {_listed(dropped)}"
+
+
+def _values(runs: Sequence[PlannedRun]) -> dict[str, list[Any]]:
+    """Every value that each setting has in these runs, if it has one."""
+    found: dict[str, list[Any]] = {}
+    for run in runs:
+        settings = flat(run.config)
+        for name in run.config.plasticity.intervention:
+            for flag, default in INTERVENTIONS[name].values():
+                settings[flag] = default if settings[flag] is None else settings[flag]
+        for key, value in settings.items():
+            values = found.setdefault(key, [])
+            if key not in APART and value is not None and value not in values:
+                values.append(value)
+    return found
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return " and ".join(_shown(value) for value in values)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "-".join(map(_shown, value)) or "none"
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
