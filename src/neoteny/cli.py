@@ -57,6 +57,7 @@ def train(argv: list[str]) -> int:
     own.add_argument("--out", type=Path)
     own.add_argument("--preset", default="swd-paper")
     own.add_argument("--intervention", action="append", default=[])
+    own.add_argument("--replay-arg", action="append", default=[])
     given, rest = own.parse_known_args(argv[1:])
     if given.preset not in PRESETS[agent]:
         raise UsageError(f"{agent} has the presets {', '.join(PRESETS[agent])}, got {given.preset!r}")
@@ -68,6 +69,7 @@ def train(argv: list[str]) -> int:
     from neoteny.training.config import TrainConfig, limit_threads
 
     rest += ["--intervention", *given.intervention] if given.intervention else []
+    rest += ["--replay-arg", *given.replay_arg] if given.replay_arg else []
     words = ["--total-timesteps" + word[7:] if word.split("=")[0] == "--steps" else word for word in rest]
     config = tyro.cli(
         TrainConfig,
