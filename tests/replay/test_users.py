@@ -166,11 +166,11 @@ def test_what_cannot_be_made_is_said_in_a_sentence(mine: Any, config: dict[str, 
         schedule_of(ReplayConfig(**config))
 
 
-SHORT = "--env Pendulum-v1 --widths 16 --batch-size 16 --learning-starts 50 --capacity 500 --eval-every 0 --probe-every 0"
+SHORT = "--env Pendulum-v1 --widths 16 --batch-size 16 --learning-starts 50 --capacity 500 --eval-every 0"
 
 
 def test_a_run_with_it_by_the_command_line_resumes(mine: Any) -> None:
-    words = [*SHORT.split(), "--steps", "100", "--out", "run", "--replay", "mine:HalfLife"]
+    words = [*SHORT.split(), "--probe-every", "0", "--steps", "100", "--out", "run", "--replay", "mine:HalfLife"]
     assert main(["train", "td3", *words, "--replay-arg", "steps=5e1", "--replay-arg", "floor=0.5"]) == 0
     config, _ = read_config(Path("run"))
     assert config.replay == ReplayConfig("mine:HalfLife", replay_arg={"steps": 50, "floor": 0.5}, capacity=500)

@@ -89,7 +89,7 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
 
 
 def name_and_numbers(schedule: Schedule) -> tuple[str, dict[str, Any]]:
-    """What ``make_sampler`` makes `schedule` from again: of ours its name here, of a user's ``package.module:Class``."""
+    """What makes `schedule` again by ``make_sampler``: of ours its name, of a user's ``package.module:Class``."""
     for name, named in REPLAYS.items():
         if type(schedule) is named.schedule and not (named.prioritised or named.combined):
             return name, {number: getattr(schedule, field) for number, field in named.numbers.items()}

@@ -49,8 +49,8 @@ def make_schedule(name: str, parameters: Mapping[str, Any]) -> Schedule:
         evaluate(schedule, _AGES, num_stored=len(_AGES), clock=len(_AGES))
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"--replay {name}: weight(age) must take an array of ages and return an array of weights, which fails with: "
-            f"{error}"
+            f"--replay {name}: weight(age) must take an array of ages and return an array of weights, which fails "
+            f"with: {error}"
         ) from error
     return schedule
 
