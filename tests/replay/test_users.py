@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,23 @@ def test_a_run_with_it_by_the_command_line_resumes(mine: Any) -> None:
     assert config.replay == ReplayConfig("mine:HalfLife", replay_arg={"steps": 50, "floor": 0.5}, capacity=500)
     sys.modules.pop("mine")
     assert main(["resume", "run", "--steps", "150"]) == 0
+
+
+def test_the_worked_example_of_the_documentation(mine: Any) -> None:
+    """docs/replay.md: the module, the command, the plan and the instance make the same run."""
+    page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+    page = page[page.index("## Your own schedule") :]
+    (module,) = re.findall(r"^```python\n(.*?class HalfLife.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(r"^neoteny train (.*--replay mine:HalfLife.*)$", page, re.MULTILINE)
+    (plan,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (instance,) = re.findall(r"`ReplayConfig\(replay=(HalfLife\(.*?\))\)`", page)
+    Path("mine.py").write_text(module)
+    short = "--widths 16 --batch-size 16 --learning-starts 50 --eval-every 0 --probe-every 0 --steps 100 --out run"
+    assert main(["train", *command.split(), *short.split()]) == 0
+    ran = read_config(Path("run"))[0].replay
+    settings = tomllib.loads(plan)["methods"]["half-life"]
+    assert ran == config_of("td3", "swd-paper", "Hopper-v5", 1, 100, settings).replay
+    assert ran == ReplayConfig(replay=eval(instance, vars(sys.modules["mine"])))
 
 
 def test_a_run_with_it_in_a_sweeps_process(mine: Any) -> None:

@@ -152,7 +152,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
         return slots
 
     def slots_behind(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The slots so many vector steps behind the newest. What is pinned lies before the ring: it is never among them."""
+        """The slots so many vector steps behind the newest; what is pinned lies before the ring."""
         return self.num_pinned + slots_of(steps, self.pos - self.num_pinned, self.buffer_size - self.num_pinned)
 
     @property
