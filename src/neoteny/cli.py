@@ -59,6 +59,7 @@ def train(argv: list[str]) -> int:
     own.add_argument("--preset", default="swd-paper")
     own.add_argument("--steps", "--total-timesteps", type=int)
     own.add_argument("--intervention", action="append", default=[])
+    own.add_argument("--replay-arg", action="append", default=[])
     given, rest = own.parse_known_args(argv[1:])
     try:
         import tyro
@@ -68,6 +69,7 @@ def train(argv: list[str]) -> int:
     from neoteny.training.config import TrainConfig, limit_threads
 
     rest += ["--intervention", *given.intervention] if given.intervention else []
+    rest += ["--replay-arg", *given.replay_arg] if given.replay_arg else []
     config = tyro.cli(
         TrainConfig,
         prog=f"neoteny train {agent}",

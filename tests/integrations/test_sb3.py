@@ -18,13 +18,13 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from neoteny import LinearDecay, LinearGrowth, Window
+from neoteny import SAMPLERS, AgeWeightedSampler, LinearDecay, LinearGrowth, ReferenceSampler, Window
 from neoteny.integrations.sb3 import (
     AgeWeightedDictReplayBuffer,
     AgeWeightedNStepReplayBuffer,
     AgeWeightedReplayBuffer,
 )
-from oracles import STRICT, p_value
+from oracles import STRICT, assert_million, p_value
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what SBX imports uses what JAX has deprecated
@@ -61,6 +61,8 @@ def add(buffer: ReplayBuffer, tick: int) -> None:
 
 def filled(capacity: int, num_envs: int, ticks: int, **options: Any) -> AgeWeightedReplayBuffer:
     space = spaces.Dict({"stamp": BOX}) if options.pop("dictionary", False) else BOX
+    if "age_weight" not in options:
+        options.setdefault("decay_steps", 5)
     buffer = AgeWeightedReplayBuffer(capacity, space, ACTION, device="cpu", n_envs=num_envs, **options)
     for tick in range(ticks):
         add(buffer, tick)
@@ -195,7 +197,10 @@ def test_a_run_under_way_is_joined(tmp_path: Path) -> None:
     model = SAC.load(
         tmp_path / "model",
         make_vec_env("Pendulum-v1", 2),
-        custom_objects={"replay_buffer_class": AgeWeightedReplayBuffer},
+        custom_objects={
+            "replay_buffer_class": AgeWeightedReplayBuffer,
+            "replay_buffer_kwargs": {"decay_steps": 40},
+        },
     )
     model.load_replay_buffer(tmp_path / "buffer")
     assert type(model.replay_buffer) is ReplayBuffer  # SB3's silence is what must not be relied on
@@ -233,7 +238,8 @@ def test_conversion_keeps_the_order(kind: type, ticks: int) -> None:
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    model = SAC("MlpPolicy", "Pendulum-v1", replay_buffer_class=AgeWeightedReplayBuffer, device="cpu", buffer_size=100)
+    replay = {"replay_buffer_class": AgeWeightedReplayBuffer, "replay_buffer_kwargs": {"decay_steps": 50}}
+    model = SAC("MlpPolicy", "Pendulum-v1", **replay, device="cpu", buffer_size=100)
     model.learn(90)
     model.save_replay_buffer(tmp_path / "buffer")
     before = model.replay_buffer
@@ -265,6 +271,65 @@ def test_demonstrations_can_be_pinned(after: int) -> None:
     assert p_value(counts, expected) > STRICT
     if after:
         assert buffer.share_of_newest(5) == pytest.approx(expected[-5:].sum())
+
+
+def test_a_buffer_shorter_than_the_schedule_is_warned_of_as_by_our_own() -> None:
+    ours = "still changes up to age 900, and this buffer forgets at {}: choose a shorter schedule or a larger capacity"
+    with pytest.warns(UserWarning, match=ours.format(800)):
+        SAC(
+            "MlpPolicy",
+            make_vec_env("Pendulum-v1", 4),
+            buffer_size=803,  # SB3 keeps 200 rows of 4
+            replay_buffer_class=AgeWeightedReplayBuffer,
+            replay_buffer_kwargs={"decay_steps": 1_000},
+            device="cpu",
+        )
+    with pytest.warns(UserWarning, match=ours.format(10)):
+        AgeWeightedReplayBuffer.from_buffer(ReplayBuffer(10, BOX, ACTION, device="cpu"), decay_steps=1_000)
+    pinned = filled(1_000, 1, 200)
+    pinned.pin(0.5)
+    with pytest.warns(UserWarning, match=ours.format(800)):
+        AgeWeightedReplayBuffer.from_buffer(pinned, decay_steps=1_000)
+    filled(900, 1, 0, decay_steps=1_000)  # just long enough: warnings are errors here
+
+
+@every_fill
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_pairs_draw_from_sb3s_own_layout(capacity: int, num_envs: int, ticks: int, name: str) -> None:
+    """In a loop of one's own, from SB3's (CleanRL's) buffer as it is: rows are vector steps, columns environments."""
+    buffer = ReplayBuffer(capacity, BOX, ACTION, device="cpu", n_envs=num_envs)
+    for tick in range(ticks):
+        add(buffer, tick)
+    rows, envs = SAMPLERS[name](LinearDecay(60.5, 0.07)).pairs(
+        np.random.default_rng(0),
+        100_000,
+        pos=buffer.pos,
+        full=buffer.full,
+        length=buffer.buffer_size,
+        num_envs=num_envs,
+    )
+    stamps = buffer.observations[rows, envs].astype(np.int64)
+    assert (stamps[:, 1] == envs).all()
+    held = ticks_held(capacity, num_envs, ticks)
+    counts = np.zeros((len(held), num_envs))
+    np.add.at(counts, (stamps[:, 0] - held[0], envs), 1)
+    assert p_value(counts.ravel(), expected_law(held, num_envs, lambda age: max(0.07, 1 - age / 60.5))) > STRICT
+
+
+def test_pairs_draw_the_newest_as_often_as_they_should() -> None:
+    """T 80,000, w_min 0.1, a million transitions of 8 environments: 7.55 x uniform, not 2.78 x as if rows were they."""
+    buffer = ReplayBuffer(1_000_000, spaces.Box(0, 1, (1,)), ACTION, device="cpu", n_envs=8)
+    buffer.pos, buffer.full = 1_234, True
+    sampler = AgeWeightedSampler(LinearDecay(80_000, 0.1))
+    rows, envs = sampler.pairs(
+        np.random.default_rng(0), 4_000_000, pos=buffer.pos, full=True, length=buffer.buffer_size, num_envs=8
+    )
+    behind = (buffer.pos - 1 - rows) % buffer.buffer_size
+    assert_million(behind * 8 + 7 - envs, ReferenceSampler(LinearDecay(80_000, 0.1)).probabilities(1_000_000, 8))
+    newest = 125
+    assert (behind < newest).mean() / (newest / buffer.buffer_size) == pytest.approx(7.55, rel=0.03)
+    as_rows = sampler.slots(np.random.default_rng(0), 4_000_000, num_stored=125_000, head=1_234, capacity=125_000)
+    assert ((1_233 - as_rows) % 125_000 < newest).mean() / (newest / 125_000) == pytest.approx(2.78, rel=0.03)
 
 
 def test_what_is_refused() -> None:
@@ -314,15 +379,16 @@ def test_their_sac_learns_pendulum(library: str) -> None:
 @pytest.mark.slow
 def test_their_other_agents_train() -> None:
     """DQN with n-step returns, and TD3 with memory optimisation from several environments."""
+    replay: Any = {"replay_buffer_class": AgeWeightedReplayBuffer, "replay_buffer_kwargs": {"decay_steps": 400}}
     with pytest.warns(UserWarning, match="`n_steps=3` is ignored"):
-        DQN("MlpPolicy", "CartPole-v1", n_steps=3, replay_buffer_class=AgeWeightedReplayBuffer, buffer_size=500)
+        DQN("MlpPolicy", "CartPole-v1", n_steps=3, **replay, buffer_size=500)
     model = DQN(
         "MlpPolicy",
         "CartPole-v1",
         buffer_size=500,
         learning_starts=100,
         replay_buffer_class=AgeWeightedReplayBuffer,
-        replay_buffer_kwargs={"n_steps": 3, "gamma": 0.99},
+        replay_buffer_kwargs={"decay_steps": 400, "n_steps": 3, "gamma": 0.99},
         device="cpu",
     )
     model.learn(700)
@@ -334,7 +400,7 @@ def test_their_other_agents_train() -> None:
         learning_starts=100,
         optimize_memory_usage=True,
         replay_buffer_class=AgeWeightedReplayBuffer,
-        replay_buffer_kwargs={"handle_timeout_termination": False},
+        replay_buffer_kwargs={"decay_steps": 400, "handle_timeout_termination": False},
         device="cpu",
     )
     model.learn(800)

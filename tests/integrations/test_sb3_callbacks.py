@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import A2C, DDPG, DQN, SAC, TD3
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.callbacks import ConvertCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from neoteny.integrations.sb3 import (
@@ -61,7 +62,8 @@ def agent(kind: Any, **options: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [SAC, TD3, DDPG, DQN, sbx.SAC, sbx.TD3, sbx.DDPG, sbx.DQN], ids=str)
 def test_measures_go_to_their_own_logger(kind: Any) -> None:
-    model, kept = agent(kind, replay_buffer_class=AgeWeightedReplayBuffer), Kept()
+    replay = {"replay_buffer_class": AgeWeightedReplayBuffer, "replay_buffer_kwargs": {"decay_steps": 200}}
+    model, kept = agent(kind, **replay), Kept()
     model.set_logger(Logger(None, [kept]))
     callback = PlasticityCallback(probe_freq=50, samples=32)
     model.learn(120, callback=callback, log_interval=1)
@@ -139,6 +141,45 @@ def test_fresh_gradient_share_by_hand() -> None:
         shares[name] = found["critic/fresh_gradient_share"] * found["critic/gradient_l2"] / norm
     assert shares["uniform"] == pytest.approx(0.32, rel=1e-3)
     assert shares["young"] == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize("after", [0, 20, 100, 375])
+def test_pinned_rows_are_not_the_newest(after: int) -> None:
+    """Demonstrations lie before the ring: just after it has gone around, the newest lie at its end, not among them."""
+    model = agent(TD3, learning_starts=10**6)
+    model.learn(30)
+    buffer = AgeWeightedReplayBuffer.from_buffer(model.replay_buffer, decay_steps=50, min_weight=0)
+    buffer.pin(0.25)
+    model.replay_buffer = buffer
+    model.learn(after, reset_num_timesteps=False)
+    callback, asked = PlasticityCallback(samples=32), []
+    callback.init_callback(model)
+    own = callback._passes
+    callback._passes = lambda held, slots: asked.append(slots) or own(held, slots)  # type: ignore[method-assign]
+    found = callback.measure()
+    if after == 0:  # nothing but demonstrations: nothing is fresh
+        assert found["critic/fresh_gradient_share"] == found["actor/fresh_gradient_share"] == 0
+        return
+    numbers = np.arange(30, 30 + after)  # when each was added: the first 30 stay, the rest goes around 370 slots
+    where = 30 + (numbers - 30) % 370
+    newest = where[::-1][: min(after, 32)]
+    assert asked[1].tolist() == np.resize(newest, 32).tolist()
+    fresh_norm = np.sqrt(sum((g**2).sum() for g in own(buffer, asked[1])["critic"].gradients))
+    share = found["critic/fresh_gradient_share"] * found["critic/gradient_l2"] / fresh_norm
+    weights = np.maximum(0, 1 - np.arange(1, min(after, 370) + 1) / 50)
+    assert share == pytest.approx(0.75 * weights[:32].sum() / weights.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, sbx.PPO], ids=str)
+@pytest.mark.parametrize("callback", [PlasticityCallback, ReDoCallback, ResetCallback], ids=lambda kind: kind.__name__)
+def test_an_agent_without_a_replay_buffer_is_refused_before_it_trains(kind: Any, callback: Any) -> None:
+    steps: list[int] = []
+    model = kind("MlpPolicy", "Pendulum-v1", n_steps=8, **({} if kind is A2C else {"batch_size": 8}))
+    callbacks = [ConvertCallback(lambda *_: steps.append(1) or True), callback()]
+    with pytest.raises(TypeError, match=r"no measures for|changes actors and critics, and|of SBX has Flax's") as caught:
+        model.learn(64, callback=callbacks)
+    assert steps == []
+    assert kind.__name__ in str(caught.value)
 
 
 class Images(gym.Env):

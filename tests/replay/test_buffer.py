@@ -364,3 +364,33 @@ def test_a_view_shares_the_transitions_and_not_the_draws() -> None:
 def test_a_buffer_shorter_than_the_schedule_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="still changes up to age 72,000, and this buffer forgets at 1,000"):
         n.ReplayBuffer(1_000, FIELDS, n.AgeWeightedSampler(n.LinearDecay()))
+
+
+def test_a_buffer_and_a_batch_say_what_they_hold_in_a_line() -> None:
+    fields = n.transition_fields((3,), (), np.int32)
+    buffer = n.ReplayBuffer(5_000, fields, n.AgeWeightedSampler(n.LinearDecay(500)), num_envs=4)
+    said = "obs (3,), reward, next_obs (3,), terminated bool, truncated bool, action int32"
+    assert repr(buffer) == (
+        f"ReplayBuffer(0 of 5,000 transitions of 4 environments: {said}; "
+        "AgeWeightedSampler(LinearDecay(decay_steps=500, min_weight=0.1)))"
+    )
+    buffer = n.ReplayBuffer(2_000, {"obs": (3,)}, n.PrioritizedSampler())
+    buffer.extend(obs=np.zeros((1_500, 3)))
+    assert repr(buffer).startswith("ReplayBuffer(1,500 of 2,000 transitions: obs (3,); PrioritizedSampler(")
+    assert repr(buffer.sample(1_024)) == "Batch(1,024 transitions: obs (3,), with importance weights)"
+    flag = n.Field((), np.bool_)
+    fields = {"obs": n.Frames((8, 8), 2), "reward": (), "terminated": flag, "truncated": flag}
+    buffer = n.ReplayBuffer(100, fields, n.AgeWeightedSampler(n.Uniform()), n_step=3, gamma=0.9)
+    said = "reward, terminated bool, truncated bool, discount, obs (2, 8, 8) uint8"
+    assert repr(buffer) == f"ReplayBuffer(0 of 100 transitions: {said}, 3-step; AgeWeightedSampler(Uniform()))"
+    first = np.zeros((2, 8, 8), np.uint8)
+    buffer.add(obs=first, reward=1.0, next_obs=first, terminated=False, truncated=False)
+    assert repr(buffer.sample(4)) == f"Batch(4 transitions: {said}, next_obs (2, 8, 8) uint8)"
+
+
+def test_the_warning_points_at_the_line_that_makes_the_buffer() -> None:
+    with pytest.warns(UserWarning, match="still changes") as caught:
+        buffer = n.ReplayBuffer(1_000, {"x": ()}, n.AgeWeightedSampler(n.LinearDecay()))
+    with pytest.warns(UserWarning, match="still changes") as again:
+        buffer.with_sampler(n.AgeWeightedSampler(n.LinearDecay()))
+    assert {warning.filename for warning in [*caught, *again]} == {__file__}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -168,3 +170,47 @@ def test_check_schedule_catches_what_it_should() -> None:
         check_schedule(Misspelt())
     with pytest.raises(AssertionError, match="finite and >= 0"):
         check_schedule(Broken(lambda age: -1.0 * age))
+
+
+def test_a_head_that_cannot_be_is_refused_while_the_ring_fills() -> None:
+    sampler, rng = n.AgeWeightedSampler(n.LinearDecay(50)), np.random.default_rng(0)
+    for head in (0, 36, 38, 99):
+        with pytest.raises(ValueError, match=f"holds 37 of 100 transitions writes slot 37 next, got head={head}"):
+            sampler.slots(rng, 4, num_stored=37, head=head, capacity=100)
+    assert sampler.slots(rng, 5_000, num_stored=37, head=37, capacity=100).max() == 36
+    assert sampler.slots(rng, 5_000, num_stored=100, head=99, capacity=100).max() == 99  # full: any head
+
+
+def test_a_ring_that_drops_early_may_have_its_head_anywhere() -> None:
+    sampler, rng = n.AgeWeightedSampler(n.LinearDecay(50)), np.random.default_rng(0)
+    slots = sampler.slots(rng, 5_000, num_stored=37, head=5, capacity=100, drops_early=True)
+    assert set(slots.tolist()) == {*range(5), *range(68, 100)}
+
+
+@pytest.mark.parametrize("name", n.SAMPLERS)
+@pytest.mark.parametrize(("length", "num_envs", "ticks"), [(25, 4, 9), (25, 4, 25), (25, 4, 61), (14, 7, 40)])
+def test_pairs_of_a_two_dimensional_ring_follow_algorithm_1(name: str, length: int, num_envs: int, ticks: int) -> None:
+    """Rows are vector steps: written as arrays [row, env], and read by its pairs."""
+    ring = StampedRing(length * num_envs, num_envs, ticks)
+    pos, full = ticks % length, ticks >= length
+    rows, envs = n.SAMPLERS[name](Half()).pairs(
+        np.random.default_rng(0), 100_000, pos=pos, full=full, length=length, num_envs=num_envs
+    )
+    counts = np.zeros((length, num_envs))
+    np.add.at(counts, (rows, envs), 1)
+    assert p_value(counts.ravel(), ring.algorithm_1(lambda age: 0.5 ** (age / 20))) > 1e-6
+
+
+def test_pairs_of_what_is_no_ring_are_refused() -> None:
+    def attempt(**change: Any) -> None:
+        ring = {"pos": 3, "full": False, "length": 10, "num_envs": 2, **change}
+        n.AgeWeightedSampler(n.Uniform()).pairs(np.random.default_rng(0), 4, **ring)
+
+    attempt()
+    for change, message in (
+        ({"pos": 10, "full": True}, "pos, the next row to be written, must be in 0..9, got 10"),
+        ({"pos": 0}, "nothing is stored yet"),
+        ({"num_envs": 0}, "num_envs must be >= 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attempt(**change)

@@ -91,6 +91,22 @@ def test_a_schedule_of_ones_own_is_summed() -> None:
     assert weight_sums(Root(), 4, 500).weights == pytest.approx(1 + 2**-0.5 + 3**-0.5 + 0.5)
 
 
+@pytest.mark.parametrize("ours", LARGE, ids=str)
+def test_a_subclass_with_its_own_weight_is_summed_as_it_is_drawn(ours: Describing) -> None:
+    """Closed forms know our classes alone: a subclass has the law of its own weight, in the sums as in the sampler."""
+
+    class Steeper(type(ours)):  # type: ignore[misc]
+        def weight(self, age: np.ndarray, **more: float) -> np.ndarray:
+            return super().weight(age, **more) / (1 + np.asarray(age) / 7)
+
+    theirs = Steeper(**vars(ours))
+    check(theirs, 400, 30)
+    law = n.AgeWeightedSampler(theirs).probabilities(400)
+    assert theirs.fresh_share(400, 30) == pytest.approx(law[:30].sum(), rel=1e-9)
+    assert theirs.effective_sample_size(400) == pytest.approx(1 / (law * law).sum(), rel=1e-9)
+    assert theirs.fresh_share(400, 30) > 1.5 * ours.fresh_share(400, 30)
+
+
 def test_what_is_asked_for_wrongly_is_said() -> None:
     with pytest.raises(ValueError, match="newest must be from 1 to size, 5, got 6"):
         n.LinearDecay().fresh_share(5, newest=6)

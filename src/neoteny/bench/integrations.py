@@ -106,7 +106,7 @@ def sb3(size: int) -> tuple[Case, Case]:
     for array in (uniform.observations, uniform.next_observations, uniform.actions, uniform.rewards):
         array[:] = 1.0  # every page is touched
     uniform.pos, uniform.full = size // 3, True
-    aged = AgeWeightedReplayBuffer.from_buffer(uniform, decay_steps=DECAY_STEPS)
+    aged = AgeWeightedReplayBuffer.from_buffer(uniform, decay_steps=min(DECAY_STEPS, size))
     return lambda: uniform.sample(BATCH), lambda: aged.sample(BATCH)
 
 

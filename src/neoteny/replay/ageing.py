@@ -10,6 +10,8 @@ rebuilt, at a cost linear in the buffer, whenever what it uses has changed since
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -161,6 +163,17 @@ def positive_total(schedule: object, total: float, num_stored: int) -> float:
             f"{schedule} gives every one of the {num_stored} stored transitions weight 0; at least one must be above 0"
         )
     return total
+
+
+def warn_if_out_of_reach(schedule: object, capacity: int, stacklevel: int) -> None:
+    """Warn if `schedule` still changes at ages that a buffer of `capacity` transitions never holds."""
+    reach = getattr(schedule, "reach", math.inf)
+    if capacity < reach < math.inf:
+        warnings.warn(
+            f"{schedule} still changes up to age {reach:,.0f}, and this buffer forgets at {capacity:,}: "
+            f"choose a shorter schedule or a larger capacity",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def uses(schedule: Schedule) -> tuple[str, ...]:

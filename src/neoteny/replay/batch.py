@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from neoteny.replay.ageing import Ints, ages_of
 from neoteny.replay.drawing import Draw
 from neoteny.replay.frames import Pixels
-from neoteny.replay.storage import Layout, Ring, Rows
+from neoteny.replay.storage import Layout, Ring, Rows, in_words
 
 
 class Batch(Mapping[str, NDArray[Any]]):
@@ -40,6 +40,11 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._layout.fields) + len(self.pixels)
+
+    def __repr__(self) -> str:
+        pixels = [in_words(name, value.shape[1:], value.dtype) for name, value in self.pixels.items()]
+        weighted = "" if self.weights is None else ", with importance weights"
+        return f"Batch({len(self.rows):,} transitions: {', '.join([str(self._layout), *pixels])}{weighted})"
 
     def only(self, which: NDArray[np.bool_]) -> Batch:
         """The transitions for which `which` is true."""

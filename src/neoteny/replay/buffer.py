@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import re
-import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -13,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.replay import memory
-from neoteny.replay.ageing import Floats, Ints, ages_of, concentration
+from neoteny.replay.ageing import Floats, Ints, ages_of, concentration, warn_if_out_of_reach
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields
 from neoteny.replay.nstep import NEEDED, check_n_step, n_step
 from neoteny.replay.priority import PrioritizedSampler, PriorityDrawer
 from neoteny.replay.sampling import check_batch_size
-from neoteny.replay.storage import Field, Layout, Ring, Rows
+from neoteny.replay.storage import Field, Layout, Ring, Rows, in_words
 
 _RECENT = 8_192
 """Over how many of the last draws the sampled age is reported."""
@@ -75,10 +74,20 @@ class ReplayBuffer:
         self.n_step = n_step
         self.check_finite = check_finite
         self._use(sampler, seed)
-        _warn_if_out_of_reach(sampler, capacity)
+        warn_if_out_of_reach(getattr(sampler, "schedule", None), capacity, stacklevel=2)
 
     def __len__(self) -> int:
         return self._ring.num_stored
+
+    def __repr__(self) -> str:
+        envs = f" of {self.num_envs} environments" if self.num_envs > 1 else ""
+        stacked = None if self._store is None else self._store.field
+        pixels = [in_words("obs", (stacked.stack, *stacked.shape), np.uint8)] if stacked else []
+        returns = f", {self.n_step}-step" if self.n_step > 1 else ""
+        return (
+            f"ReplayBuffer({self.num_stored:,} of {self.capacity:,} transitions{envs}: "
+            f"{', '.join([str(self.layout), *pixels])}{returns}; {self.sampler})"
+        )
 
     @property
     def capacity(self) -> int:
@@ -195,7 +204,7 @@ class ReplayBuffer:
         """Another sampler over the same transitions, with draws of its own; what either adds, both hold."""
         other = copy.copy(self)
         other._use(sampler, seed)
-        _warn_if_out_of_reach(sampler, self.capacity)
+        warn_if_out_of_reach(getattr(sampler, "schedule", None), self.capacity, stacklevel=2)
         return other
 
     def law(self) -> Floats:
@@ -349,14 +358,3 @@ class ReplayBuffer:
             "gamma": self._gamma,
             "sampler": re.sub(r" at 0x[0-9a-f]+", "", repr(self.sampler)),
         }
-
-
-def _warn_if_out_of_reach(sampler: Attachable, capacity: int) -> None:
-    schedule = getattr(sampler, "schedule", None)
-    reach = getattr(schedule, "reach", math.inf)
-    if capacity < reach < math.inf:
-        warnings.warn(
-            f"{schedule} still changes up to age {reach:,.0f}, and this buffer forgets at {capacity:,}: "
-            f"choose a shorter schedule or a larger capacity",
-            stacklevel=3,
-        )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from inspect import signature
 from typing import Any
 
 from neoteny.errors import UsageError
+from neoteny.replay import users
+from neoteny.replay.ageing import Schedule
 from neoteny.replay.buffer import Attachable
 from neoteny.replay.combined import CombinedSampler
 from neoteny.replay.priority import PrioritizedSampler
@@ -57,12 +57,16 @@ REPLAYS: dict[str, Named] = {
 
 
 def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: Mapping[str, Any]) -> Attachable:
-    """The sampler called `name`, or a user's schedule as ``package.module:Class``, with the numbers given.
+    """The sampler called `name`, or of a user's schedule as ``package.module:Class``, with the numbers given.
 
-    sampler: exact, bucketed or reference. default_decay_steps: the T of a schedule that has one, if none is given.
-    A number that this replay does not have is an error, not ignored.
+    sampler: exact, bucketed or reference. default_decay_steps: the T of a schedule of ours that has one, if none is
+    given; a user's schedule has its own defaults. A number that this replay does not have is an error, not ignored.
     """
-    named = REPLAYS.get(name) or _users(name)
+    if ":" in name:
+        return _by_age(sampler, users.make_schedule(name, numbers))
+    if name not in REPLAYS:
+        raise UsageError(f"there is no replay {name!r}: choose from {', '.join(REPLAYS)}, or package.module:Class")
+    named = REPLAYS[name]
     known = {**named.numbers, **(_PER if named.prioritised else {})}
     if unknown := sorted(set(numbers) - set(known)):
         takes = f"takes {', '.join(_flag(n) for n in known)}" if known else "takes no numbers"
@@ -80,23 +84,22 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
             return PrioritizedSampler(schedule, **{_PER[n]: numbers[n] for n in _PER if n in numbers})
     except ValueError as error:
         raise UsageError(str(error)) from error
+    assert schedule is not None
+    return _by_age(sampler, schedule)
+
+
+def name_and_numbers(schedule: Schedule) -> tuple[str, dict[str, Any]]:
+    """What makes `schedule` again by ``make_sampler``: of ours its name, of a user's ``package.module:Class``."""
+    for name, named in REPLAYS.items():
+        if type(schedule) is named.schedule and not (named.prioritised or named.combined):
+            return name, {number: getattr(schedule, field) for number, field in named.numbers.items()}
+    return users.name_of(schedule)
+
+
+def _by_age(sampler: str, schedule: Schedule) -> Attachable:
     if sampler not in SAMPLERS:
         raise UsageError(f"--replay-sampler is one of {', '.join(SAMPLERS)}, got {sampler!r}")
-    assert schedule is not None
     return SAMPLERS[sampler](schedule)
-
-
-def _users(name: str) -> Named:
-    """A user's own schedule class, which takes decay_steps and min_weight if its constructor does."""
-    module_name, _, class_name = name.partition(":")
-    if not class_name:
-        raise UsageError(f"there is no replay {name!r}: choose from {', '.join(REPLAYS)}, or package.module:Class")
-    try:
-        schedule = getattr(import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--replay {name}: {error}") from error
-    accepted = signature(schedule).parameters
-    return Named(schedule, {number: number for number in _LINEAR if number in accepted})
 
 
 def _flag(name: str) -> str:

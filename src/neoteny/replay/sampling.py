@@ -49,16 +49,49 @@ class Sampler(Protocol):
         capacity: int,
         num_envs: int = 1,
         clock: int | None = None,
+        drops_early: bool = False,
     ) -> Ints:
         """Draw `batch_size` slots of anybody's ring buffer, with replacement.
 
         rng: where the randomness comes from. num_stored: transitions held. head: the next slot to be
         written. capacity: slots in all. num_envs: how many transitions each vector step wrote, side by
-        side. clock: transitions ever added; a schedule that uses it needs it. Returns int64, shape (batch_size,).
+        side. clock: transitions ever added; a schedule that uses it needs it. drops_early: a ring that is not
+        full may have its head anywhere, because it drops transitions before it is full or did not start at
+        slot 0; without this such a head is an error. Returns int64, shape (batch_size,).
         """
-        check_ring(num_stored, head, capacity, num_envs)
+        check_ring(num_stored, head, capacity, num_envs, drops_early)
         check_batch_size(batch_size)
         return slots_of(self.positions(rng, batch_size, num_stored, num_envs, clock), head, capacity)
+
+    def pairs(
+        self,
+        rng: np.random.Generator,
+        batch_size: int,
+        *,
+        pos: int,
+        full: bool,
+        length: int,
+        num_envs: int,
+        clock: int | None = None,
+    ) -> tuple[Ints, Ints]:
+        """Draw `batch_size` index pairs (row, env) of a two-dimensional ring: arrays [length, num_envs, ...].
+
+        SB3's and CleanRL's buffers are such rings: one row for each vector step. pos: the next row to be written.
+        full: whether it has gone around. length: rows in all (SB3: ``buffer_size``). clock: as in ``slots``, in
+        transitions. With ``rows, envs = sampler.pairs(...)`` a batch is ``observations[rows, envs]``.
+        """
+        if not 0 <= pos < length:
+            raise ValueError(f"pos, the next row to be written, must be in 0..{length - 1}, got {pos}")
+        slots = self.slots(
+            rng,
+            batch_size,
+            num_stored=(length if full else pos) * num_envs,
+            head=pos * num_envs,
+            capacity=length * num_envs,
+            num_envs=num_envs,
+            clock=clock,
+        )
+        return np.divmod(slots, num_envs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schedule})"
@@ -182,7 +215,7 @@ def law_of(schedule: Schedule, num_envs: int) -> Law:
     return SizedTableLaw(schedule, num_envs) if uses(schedule) else TableLaw(schedule, num_envs)
 
 
-def check_ring(num_stored: int, head: int, capacity: int, num_envs: int) -> None:
+def check_ring(num_stored: int, head: int, capacity: int, num_envs: int, drops_early: bool = False) -> None:
     """Refuse four numbers that describe no ring, or an empty one."""
     if num_envs < 1:
         raise ValueError(f"num_envs must be >= 1, got {num_envs}")
@@ -191,6 +224,12 @@ def check_ring(num_stored: int, head: int, capacity: int, num_envs: int) -> None
         raise ValueError(empty or f"num_stored must be in 1..capacity={capacity}, got {num_stored}")
     if not 0 <= head < capacity:
         raise ValueError(f"head, the next slot to be written, must be in 0..{capacity - 1}, got {head}")
+    if num_stored < capacity and head != num_stored and not drops_early:
+        raise ValueError(
+            f"a ring that holds {num_stored} of {capacity} transitions writes slot {num_stored} next, got head={head}: "
+            "correct one of them, or pass drops_early=True if this ring drops transitions before it is full or did not "
+            "start at slot 0"
+        )
 
 
 def check_batch_size(batch_size: int) -> None:

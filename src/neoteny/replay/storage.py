@@ -52,6 +52,12 @@ def transition_fields(
     }
 
 
+def in_words(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> str:
+    """A field in a line of text: its name, its shape if it is not one number, its dtype if it is not float32."""
+    kind = np.dtype(dtype)
+    return f"{name}{f' {shape}' if shape else ''}{f' {kind}' if kind != np.float32 else ''}"
+
+
 def require_scalars(fields: Mapping[str, Field | tuple[int, ...]], names: tuple[str, ...], what: str) -> None:
     """Refuse `fields` that lack one of `names`, or have it with a shape of more than one number."""
     if missing := [name for name in names if name not in fields]:
@@ -118,6 +124,9 @@ class Layout:
         if np.dtype(field.dtype) == np.int32:
             part = part.view(np.int32)
         return part.reshape(rows.shape[0], *field.shape)
+
+    def __str__(self) -> str:
+        return ", ".join(in_words(name, field.shape, field.dtype) for name, field in self.fields.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self.describe() == other.describe()

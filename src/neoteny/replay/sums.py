@@ -2,13 +2,15 @@
 
 With W1(n) = sum_{a <= n} w(a) and W2(n) = sum_{a <= n} w(a)^2, the newest m of N transitions have the share
 W1(m) / W1(N) of the draws, and the effective sample size is W1(N)^2 / W2(N). One environment: with more, ages come in
-groups, and both are the same up to num_envs / T. A schedule of none of our types is summed over its ages.
+groups, and both are the same up to num_envs / T. A schedule of any other type, also a subclass of ours, is summed
+over its ages.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,26 +39,10 @@ class Sums(NamedTuple):
 
 def weight_sums(schedule: Schedule, newest: int, size: int) -> Sums:
     """The sums over the `newest` of `size` transitions held."""
-    n = newest
-    match schedule:
-        case Uniform():
-            return Sums(n, n)
-        case Window():
-            return Sums(min(n, int(schedule.steps)), min(n, int(schedule.steps)))
-        case LinearDecay():
-            return _decay(n, schedule.decay_steps, schedule.min_weight)
-        case LinearGrowth():
-            return _growth(n, schedule.decay_steps, schedule.min_weight)
-        case ExponentialDecay():
-            return _geometric(n, -1.0 / (schedule.decay_steps * schedule.tau), schedule.min_weight, schedule.reach)
-        case GeometricDecay():
-            return _geometric(n, math.log1p(-schedule.rate), schedule.min_weight, schedule.reach)
-        case PolynomialDecay() if schedule.clip and schedule.power in (1, 2, 3, 4):
-            return _polynomial(n, schedule)
-        case InverseAge():
-            return Sums(harmonic(n), harmonic_squares(n))
-        case EmphasizeRecent():
-            return _recent(n, size, schedule)
+    return _CLOSED.get(type(schedule), _one_by_one)(schedule, newest, size)
+
+
+def _one_by_one(schedule: Schedule, n: int, size: int) -> Sums:
     weights = evaluate(schedule, np.arange(1, n + 1), num_stored=size, clock=size)
     return Sums(float(weights.sum()), float((weights**2).sum()))
 
@@ -103,8 +89,13 @@ def _geometric(n: int, log_q: float, w: float, reach: float) -> Sums:
     return Sums(first + w * (n - m), second + w * w * (n - m))
 
 
-def _polynomial(n: int, schedule: PolynomialDecay) -> Sums:
-    """sum_{a <= m} (T - a)^p = (B_{p+1}(T) - B_{p+1}(T - m)) / (p + 1), with B Bernoulli's polynomials, over T^p."""
+def _polynomial(schedule: PolynomialDecay, n: int, size: int) -> Sums:
+    """sum_{a <= m} (T - a)^p = (B_{p+1}(T) - B_{p+1}(T - m)) / (p + 1), with B Bernoulli's polynomials, over T^p.
+
+    For whole powers up to 4, clipped; any other is summed one by one.
+    """
+    if not schedule.clip or schedule.power not in (1, 2, 3, 4):
+        return _one_by_one(schedule, n, size)
     t, p, w = schedule.decay_steps, int(schedule.power), schedule.min_weight
     m = _before(schedule.reach, n)
     if m <= 1_000:  # few ages of a long T would be the difference of two numbers nearly alike
@@ -122,7 +113,7 @@ def bernoulli(degree: int, x: float) -> float:
     return math.fsum(math.comb(degree, k) * numbers[k] * x ** (degree - k) for k in range(degree + 1))
 
 
-def _recent(n: int, size: int, schedule: EmphasizeRecent) -> Sums:
+def _recent(schedule: EmphasizeRecent, n: int, size: int) -> Sums:
     """Constant on three ranges but for 1/a past r = max(c_min, N E): harmonic sums."""
     if size <= schedule.c_min:
         return Sums(n, n)
@@ -134,3 +125,21 @@ def _recent(n: int, size: int, schedule: EmphasizeRecent) -> Sums:
         bonus * young + low * flat + tail - (n - flat) / size,
         (low + bonus) ** 2 * young + low**2 * (flat - young) + squares - 2 * tail / size + (n - flat) / size**2,
     )
+
+
+def _constant(n: int) -> Sums:
+    return Sums(n, n)
+
+
+# By exact type, like the samplers' laws (`sampling.law_of`): a subclass may have its own weight.
+_CLOSED: dict[type, Callable[[Any, int, int], Sums]] = {
+    Uniform: lambda s, n, size: _constant(n),
+    Window: lambda s, n, size: _constant(min(n, int(s.steps))),
+    LinearDecay: lambda s, n, size: _decay(n, s.decay_steps, s.min_weight),
+    LinearGrowth: lambda s, n, size: _growth(n, s.decay_steps, s.min_weight),
+    ExponentialDecay: lambda s, n, size: _geometric(n, -1.0 / (s.decay_steps * s.tau), s.min_weight, s.reach),
+    GeometricDecay: lambda s, n, size: _geometric(n, math.log1p(-s.rate), s.min_weight, s.reach),
+    PolynomialDecay: _polynomial,
+    InverseAge: lambda s, n, size: Sums(harmonic(n), harmonic_squares(n)),
+    EmphasizeRecent: _recent,
+}

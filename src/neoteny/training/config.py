@@ -8,19 +8,27 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
+from neoteny.replay.registry import name_and_numbers
+from neoteny.replay.sampling import check_schedule_type
+from neoteny.replay.users import parameters_as_text, parameters_from_text
+
+if TYPE_CHECKING:
+    Replay = ReplayArg = Any  # what may be given: also a schedule, and a mapping
+else:
+    Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
 
 
 @dataclass(frozen=True)
 class ReplayConfig:
     """Which transitions are replayed."""
 
-    replay: str = "uniform"
+    replay: Replay = "uniform"
     """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, combined, per, swd-per, or your
-    own schedule as package.module:Class."""
+    own schedule as package.module:Class. In Python also a schedule itself, such as HalfLife(steps=500)."""
     replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
     """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
     capacity: int = 1_000_000
@@ -51,15 +59,45 @@ class ReplayConfig:
     """beta of per and swd-per, to begin with; 0.4."""
     per_beta_step: float | None = None
     """How much beta rises with each draw; 1e-6."""
+    replay_arg: ReplayArg = ()
+    """A parameter of your own schedule, as name=value; may be given more than once. In Python a mapping."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replay_arg", parameters_as_text(self.replay_arg))
+        if not isinstance(self.replay, str):
+            self._write_down(self.replay)
+        elif self.replay_arg and ":" not in self.replay:
+            raise UsageError(
+                f"--replay-arg is for a schedule of your own, as package.module:Class, and --replay {self.replay} is "
+                "ours: its numbers are flags of their own"
+            )
+        if twice := sorted(self._flags().keys() & parameters_from_text(self.replay_arg).keys()):
+            raise UsageError(f"{', '.join(twice)} is given as a flag and by --replay-arg: give it once")
 
     def numbers(self) -> dict[str, Any]:
-        """The numbers that were given."""
-        settled = {"replay", "replay_sampler", "capacity", "n_step"}
+        """The numbers that were given, by flags of their own or by --replay-arg."""
+        return {**self._flags(), **parameters_from_text(self.replay_arg)}
+
+    def _flags(self) -> dict[str, Any]:
+        settled = {"replay", "replay_arg", "replay_sampler", "capacity", "n_step"}
         return {
             f.name: value
             for f in dataclasses.fields(self)
             if f.name not in settled and (value := getattr(self, f.name)) is not None
         }
+
+    def _write_down(self, schedule: Any) -> None:
+        """Put the name and the numbers of `schedule` in its place, from which a run that is resumed makes it again."""
+        try:
+            check_schedule_type(schedule)
+        except TypeError as error:
+            raise UsageError(str(error)) from error
+        if given := self.numbers():
+            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(given)}")
+        name, numbers = name_and_numbers(schedule)
+        object.__setattr__(self, "replay", name)
+        for number, value in ({"replay_arg": parameters_as_text(numbers)} if ":" in name else numbers).items():
+            object.__setattr__(self, number, value)
 
 
 INTERVENTIONS: dict[str, dict[str, tuple[str, Any]]] = {

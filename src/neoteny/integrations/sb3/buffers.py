@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neoteny.errors import missing_extra
 from neoteny.integrations.arguments import schedule_of
-from neoteny.replay.ageing import Schedule
+from neoteny.replay.ageing import Schedule, warn_if_out_of_reach
 from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.storage import slots_of
 
@@ -68,6 +68,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
         self.sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight))
         super().__init__(*args, **kwargs)
         self._begin()
+        warn_if_out_of_reach(self.sampler.schedule, self.buffer_size * self.n_envs, stacklevel=2)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -99,6 +100,8 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
         if not isinstance(buffer, AgeWeightedReplayBuffer):
             converted._begin()
             converted.added = buffer.size() * buffer.n_envs
+        ageing = buffer.buffer_size - converted.num_pinned
+        warn_if_out_of_reach(sampler.schedule, ageing * buffer.n_envs, stacklevel=2)
         return converted
 
     def pin(self, share: float) -> None:
@@ -136,18 +139,21 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
 
     def slots(self, rng: np.random.Generator, batch_size: int) -> NDArray[np.int64]:
         """Draw vector steps by age. Which environment's transition of it is meant does not change the age."""
-        pinned, ring = self.num_pinned, self.buffer_size - self.num_pinned
-        stored = self.num_ageing
+        pinned, stored = self.num_pinned, self.num_ageing
         if stored == 0 and not pinned:
             raise ValueError("nothing is stored yet: add transitions before sampling")
         if stored == 0:
             return rng.integers(0, pinned, batch_size)
         newest_first = self.sampler.positions(rng, batch_size, stored * self.n_envs, self.n_envs, self.added)
-        slots = pinned + slots_of(newest_first // self.n_envs, self.pos - pinned, ring)
+        slots = self.slots_behind(newest_first // self.n_envs)
         if pinned:
             chosen = rng.random(batch_size) < self.pinned_share
             slots[chosen] = rng.integers(0, pinned, int(chosen.sum()))
         return slots
+
+    def slots_behind(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The slots so many vector steps behind the newest; what is pinned lies before the ring."""
+        return self.num_pinned + slots_of(steps, self.pos - self.num_pinned, self.buffer_size - self.num_pinned)
 
     @property
     def num_ageing(self) -> int:

@@ -11,10 +11,11 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 
 from neoteny.integrations.sb3.buffers import AgeWeightedReplayBuffer
-from neoteny.integrations.sb3.passes import Pass, hidden_of, passes
+from neoteny.integrations.sb3.passes import Pass, check, hidden_of, passes
 from neoteny.interventions.torch import Masks, forget, fresh, recycle, reset, shrink_perturb
 from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
 from neoteny.plasticity.norms import l2_norm
+from neoteny.replay.storage import slots_of
 
 
 class PlasticityCallback(BaseCallback):
@@ -33,6 +34,15 @@ class PlasticityCallback(BaseCallback):
             raise ValueError(f"probe_freq and samples must be >= 1, got {probe_freq} and {samples}")
         self.probe_freq, self.samples = probe_freq, samples
 
+    def _init_callback(self) -> None:
+        """Refuse an agent that cannot be measured, before it is trained."""
+        if is_sbx(self.model):
+            from neoteny.integrations.sb3.sbx import check as check_flax
+
+            check_flax(self.model)
+        else:
+            check(self.model)
+
     def _on_step(self) -> bool:
         if self.n_calls % self.probe_freq == 0 and self.model._n_updates > 0:
             for name, value in self.measure().items():
@@ -43,12 +53,17 @@ class PlasticityCallback(BaseCallback):
         """Every measure now, by network and name."""
         buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
         rng = np.random.default_rng(self.n_calls)
-        steps = min(-(-self.samples // buffer.n_envs), buffer.size())
-        newest = np.resize((buffer.pos - 1 - np.arange(steps)) % buffer.buffer_size, self.samples)
         ages = isinstance(buffer, AgeWeightedReplayBuffer)
-        drawn = buffer.slots(rng, self.samples) if ages else rng.integers(0, buffer.size(), self.samples)
-        share = buffer.share_of_newest(steps) if ages else steps / buffer.size()
-        mixed, fresh_alone = (self._passes(buffer, slots) for slots in (drawn, newest))
+        held = buffer.num_ageing if ages else buffer.size()
+        steps = min(-(-self.samples // buffer.n_envs), held)
+        back = np.arange(steps)
+        newest = buffer.slots_behind(back) if ages else slots_of(back, buffer.pos, buffer.buffer_size)
+        drawn = buffer.slots(rng, self.samples) if ages else rng.integers(0, held, self.samples)
+        mixed = fresh_alone = self._passes(buffer, drawn)
+        share = 0.0  # while all that is held is pinned
+        if steps:
+            fresh_alone = self._passes(buffer, np.resize(newest, self.samples))
+            share = buffer.share_of_newest(steps) if ages else steps / held
         found: dict[str, float] = {}
         for network, passed in mixed.items():
             fresh_norm, norm = (float(l2_norm(one.gradients)) for one in (fresh_alone[network], passed))
@@ -97,6 +112,11 @@ class _Intervention(BaseCallback):
             raise TypeError(
                 f"{type(self).__name__} changes torch networks, and {type(self.model).__name__} of SBX has Flax's: "
                 "neoteny.interventions.formulas changes those"
+            )
+        if not hasattr(self.model, "q_net") and not hasattr(self.model, "critic"):
+            raise TypeError(
+                f"{type(self).__name__} changes actors and critics, and {type(self.model).__name__} has none of its "
+                "own: SAC, TD3, DDPG and DQN have them"
             )
         self.last = self.model._n_updates
 

@@ -24,8 +24,15 @@ class Pass(NamedTuple):
     activations: dict[str, Any]
 
 
+def check(model: Any) -> None:
+    """Refuse an agent whose loss is not known here."""
+    if not isinstance(model, (DQN, SAC, TD3)):  # DDPG is a TD3
+        raise TypeError(f"no measures for {type(model).__name__}: SAC, TD3, DDPG and DQN of SB3 and SBX have them")
+
+
 def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
     """Every network of `model` on `batch`. Nothing is drawn from torch's own generator, and no ``.grad`` is touched."""
+    check(model)
     training = model.policy.training
     model.policy.set_training_mode(False)
     with torch.random.fork_rng():
@@ -71,14 +78,12 @@ def _passes(model: Any, batch: Any) -> dict[str, Pass]:
         action, log_prob = model.actor.action_log_prob(batch.next_observations)
         after = _least(model.critic_target, batch.next_observations, action) - alpha * log_prob.reshape(-1, 1)
         scale = 0.5
-    elif isinstance(model, TD3):
+    else:
         noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(
             -model.target_noise_clip, model.target_noise_clip
         )
         action = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
         after, scale = _least(model.critic_target, batch.next_observations, action), 1.0
-    else:
-        raise TypeError(f"no measures for {type(model).__name__}: SAC, TD3, DDPG and DQN of SB3 and SBX have them")
     target = _target(model, batch, after)
 
     def squares(values: tuple[Tensor, ...]) -> Tensor:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from gymnasium import spaces
 from jax import Array
 from sbx import DQN, SAC, TD3
 from sbx.common.policies import ContinuousCritic, VectorCritic
@@ -19,10 +20,20 @@ from neoteny.plasticity.flax import activations, collect
 Tree = Any
 
 
+def check(model: Any) -> None:
+    """Refuse an agent whose loss is not known here."""
+    if isinstance(model.observation_space, spaces.Dict):
+        raise TypeError("no measures for SBX with Dict observations: SB3's own agents have them")
+    if not isinstance(model, DQN) and not (isinstance(model, (SAC, TD3)) and isinstance(model.policy.qf, VectorCritic)):
+        raise TypeError(
+            f"no measures for {type(model).__name__} with {type(model.policy).__name__}: "
+            "SAC, TD3, DDPG and DQN of SB3 and SBX have them, with MlpPolicy"
+        )
+
+
 def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
     """Every network of `model` on `batch`. SBX's own key is not used."""
-    if isinstance(batch.observations, dict):
-        raise TypeError("no measures for SBX with Dict observations: SB3's own agents have them")
+    check(model)
     obs, action, after, rewards, dones = (
         np.asarray(part)
         for part in (batch.observations, batch.actions, batch.next_observations, batch.rewards, batch.dones)
@@ -43,11 +54,6 @@ def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
 
         return {"critic": _pass(state.params, lambda params: state.apply_fn(params, obs), huber, heads=1)}
 
-    if not isinstance(model, (SAC, TD3)) or not isinstance(model.policy.qf, VectorCritic):
-        raise TypeError(
-            f"no measures for {type(model).__name__} with {type(model.policy).__name__}: "
-            "SAC, TD3, DDPG and DQN of SB3 and SBX have them, with MlpPolicy"
-        )
     actor, critics, whole = model.policy.actor_state, model.policy.qf_state, model.policy.qf
     ahead, now, dropout = jax.random.split(jax.random.key(seed), 3)
 
