@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 from neoteny.training.config import TrainConfig
+from neoteny.training.evaluate import described, mean_return
 
 _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
 
@@ -29,9 +30,10 @@ class Progress:
         """An episode ended with this return."""
         self._returns.append(value)
 
-    def evaluated(self, value: float) -> None:
-        """An evaluation gave this mean return."""
-        self._evaluated = value
+    def evaluated(self, step: int, returns: list[float]) -> None:
+        """An evaluation gave these returns: a line of its own, at once."""
+        self._evaluated = mean_return(returns)
+        self._print(f"{step:>9,} / {self._total:,}  evaluation: {described(returns)}", "\n")
 
     def metrics(self, values: dict[str, float]) -> None:
         """New metrics."""
@@ -52,8 +54,7 @@ class Progress:
             return
         self._shown = now
         self._marks.append((now, step))
-        line = self.line(step)
-        print("\r\x1b[K" + line if self._live else line, end="" if self._live else "\n", flush=True)
+        self._print(self.line(step), "" if self._live else "\n")
 
     def line(self, step: int) -> str:
         """step, steps per second, time left, returns and the last metrics."""
@@ -74,6 +75,10 @@ class Progress:
     def say(self, text: str) -> None:
         """Something that a person should know, even of a quiet run."""
         print(("\r\x1b[K" if self._live else "") + text, file=sys.stderr, flush=True)
+
+    def _print(self, line: str, end: str) -> None:
+        if not self._quiet:
+            print(("\r\x1b[K" if self._live else "") + line, end=end, flush=True)
 
     def done(self) -> None:
         """End the live line."""

@@ -20,7 +20,7 @@ from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.compiled import compiled, keep_compiled
+from neoteny.training.compiled import compiled, keep_compiled, start_on
 from neoteny.training.config import TrainConfig
 from neoteny.training.policy import problem_of
 from neoteny.training.probes import Probes
@@ -51,6 +51,7 @@ class Setup:
 
 def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, horizon: int) -> tuple[Setup, Session]:
     """Everything as it is before the first step. horizon: the steps that schedules over the run are made for."""
+    backend = start_on(config.device)
     keep_compiled()
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
     made = envs.make(config.env, config.num_envs, options, make_env)
@@ -68,7 +69,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         "observation_keys": envs.observation_keys(made),
         "make_env": make_env is not None,
         "network": None if network is None else repr(network),
-        "backend": jax.default_backend(),
+        "backend": backend,
         "horizon": horizon,
     }
     agent = make_agent(config.agent, problem, network)

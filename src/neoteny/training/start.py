@@ -12,6 +12,7 @@ from neoteny import envs
 from neoteny.errors import UsageError
 from neoteny.training import checkpoint
 from neoteny.training.checkpoint import Checkpoint, Checkpoints
+from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
@@ -68,6 +69,7 @@ def resume(
             config, total_timesteps=steps or config.total_timesteps, on_nan=on_nan or config.on_nan
         )
         limit_threads(config)
+        start_on(config.device)
         changed = _changed_versions(facts)
         if changed and not allow_version_change:
             raise UsageError(

@@ -1,0 +1,94 @@
+"""What ``neoteny train`` takes: the flags of the command itself, and one for everything that can be set of a run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from neoteny.agents.configs import PRESETS
+from neoteny.arguments import number, whole_number
+from neoteny.errors import UsageError
+from neoteny.training.config import TrainConfig
+from neoteny.wording import did_you_mean
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command's own flags, each a field here, and the run's configuration."""
+
+    config: TrainConfig
+    out: Path | None = None
+    """The run's directory; if not given runs/<env>/<agent>-<replay>/<seed>-<id>."""
+    preset: str = "swd-paper"
+    """The defaults of the agent's own numbers: swd-paper, and for sac also swd-code and simba."""
+    steps: int | None = None
+    """Short for --total-timesteps."""
+
+
+def parse(agent: str, argv: list[str]) -> Options:
+    """The options that the words after ``neoteny train <agent>`` stand for."""
+    words = [_dashed(word) for word in argv]
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset", default=Options.preset)
+    first.add_argument("--intervention", action="append", default=[])
+    given, rest = first.parse_known_args(words)
+    presets = PRESETS[agent]
+    if given.preset not in presets:
+        meant = did_you_mean(given.preset, presets)
+        raise UsageError(f"{agent} has the presets {', '.join(presets)}, got {given.preset!r}{meant}")
+    rest += ["--preset", given.preset]
+    rest += ["--intervention", *given.intervention] if given.intervention else []
+    with _numbers():
+        options = tyro.cli(
+            Options,
+            prog=f"neoteny train {agent}",
+            description=f"Train {agent}. Numbers may be written 1000, 1_000, 1e3 or 1k, a million 1M.",
+            default=Options(TrainConfig(env=tyro.MISSING, agent=presets[given.preset])),
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
+            args=rest,
+        )
+    return replace(options, config=replace(options.config, total_timesteps=_length(options, rest)))
+
+
+def _length(options: Options, words: list[str]) -> int:
+    """The steps that were asked for, or the configuration's default, which stands for the paper's."""
+    named = any(word.split("=")[0] == "--total-timesteps" for word in words)
+    if named and options.steps is not None:
+        raise UsageError("--steps is short for --total-timesteps: give one of them")
+    if options.steps is not None:
+        return options.steps
+    return options.config.total_timesteps if named else TrainConfig.total_timesteps
+
+
+def _dashed(word: str) -> str:
+    """A flag with dashes: --total_timesteps=3 is --total-timesteps=3."""
+    name, equals, value = word.partition("=")
+    return (name.replace("_", "-") if name.startswith("--") else name) + equals + value
+
+
+def _numbers() -> ConstructorRegistry:
+    """What lets tyro read numbers as `whole_number` and `number` do."""
+    registry = ConstructorRegistry()
+    readers: dict[Any, Callable[[str], float]] = {int: whole_number, float: number}
+    kinds = {kind: (kind, False) for kind in readers} | {kind | None: (kind, True) for kind in readers}
+
+    @registry.primitive_rule
+    def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if info.type not in kinds:
+            return None
+        kind, optional = kinds[info.type]
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=kind.__name__.upper(),
+            instance_from_str=lambda words: None if optional and words == ["None"] else readers[kind](words[0]),
+            is_instance=lambda value: (optional and value is None) or type(value) in (int, kind),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
