@@ -13,12 +13,14 @@ from pathlib import Path
 from neoteny import __version__
 from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
-from neoteny.wording import counted, did_you_mean
+from neoteny.wording import did_you_mean
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit status."""
     words = sys.argv[1:] if argv is None else argv
+    if "" not in sys.path:  # the current directory, for schedules and environments of the user's own
+        sys.path.append("")
     words = [_ALSO.get(words[0], words[0]), *words[1:]] if words else ["help"]
     for length in (2, 1):
         name = " ".join(words[:length])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from neoteny.arguments import Parser
 from neoteny.bench.contenders import TASKS, Task
 from neoteny.bench.race import Entry, race, ratio
 from neoteny.bench.sampling import sampling
@@ -49,7 +49,7 @@ RACES = {
 
 def main(argv: list[str]) -> int:
     """Race, look into a step, print both."""
-    parser = argparse.ArgumentParser(prog="neoteny bench train", description=__doc__)
+    parser = Parser(prog="neoteny bench train", description=__doc__)
     parser.add_argument("--race", choices=(*RACES, "all"), default="hopper", help="which (hopper)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each contender (15)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each turn (4)")

@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
+from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
@@ -19,7 +20,7 @@ TO_BE_CONTINUED = 75
 
 def main(prog: str, argv: list[str]) -> int:
     """Carry out a plan."""
-    parser = argparse.ArgumentParser(prog=f"neoteny {prog}", description=__doc__)
+    parser = Parser(prog=f"neoteny {prog}", description=__doc__)
     parser.add_argument("plan", help="a .toml file, or a plan of ours such as swd/fig2; neoteny claims lists them")
     parser.add_argument("--scale", choices=SCALES, default="full", help="the plan's own, or one for a laptop (full)")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")

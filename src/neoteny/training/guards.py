@@ -105,8 +105,8 @@ def drop(
     run.log(session.step, dropped_steps=session.dropped)
     if run.once("dropped"):
         progress.say(
-            f"At step {session.step:,} the environment returned NaN or infinity: such steps are not stored, and end the "
-            "episodes they are in"
+            f"At step {session.step:,} the environment returned NaN or infinity: such a step is not stored, and the "
+            "episode that it is in ends."
         )
     if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
         raise RunStopped(
@@ -119,8 +119,8 @@ def drop(
 def describe_dropped(steps: int) -> str:
     """What a person is told of the steps that were not stored."""
     return (
-        f"{counted(steps, 'step')} {'was' if steps == 1 else 'were'} not stored because the environment returned NaN or "
-        "infinity, and the episodes that this cut short are not counted"
+        f"{counted(steps, 'step')} {'was' if steps == 1 else 'were'} not stored because the environment returned NaN "
+        "or infinity; the episodes that this cut short are not counted."
     )
 
 

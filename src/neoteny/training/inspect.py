@@ -52,7 +52,9 @@ def describe(facts: dict[str, Any]) -> str:
     if facts["steps_not_stored"]:
         lines.append("  " + describe_dropped(facts["steps_not_stored"]))
     if last := facts["episode_returns"][-20:]:
-        lines.append(f"  training return: mean {sum(last) / len(last):.2f} over the last {counted(len(last), 'episode')}")
+        lines.append(
+            f"  training return: mean {sum(last) / len(last):.2f} over the last {counted(len(last), 'episode')}"
+        )
     if evaluations := facts["evaluations"]:
         step, value = list(evaluations.items())[-1]
         best = max(evaluations, key=lambda at: float(evaluations[at]))
