@@ -102,8 +102,9 @@ def has_policy(run: Path) -> bool:
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     """The policy of a run: ``policy(obs)`` gives actions, with its normaliser inside.
 
-    obs: one observation, or a batch of them, as arrays, or as dicts if the environment gives dicts. ``policy(obs, deterministic=False)`` adds the noise that the agent
-    explores with; it comes from `seed`. network: the user's own module, if the run was trained with one.
+    obs: one observation, or a batch of them; a dict, if the environment's observations are dicts.
+    ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
+    network: the user's own module, if the run was trained with one.
     """
     directory = Path(run)
     config, facts = read_config(directory)

@@ -58,7 +58,7 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
     """The run's environment, its first observation and its first frame; an error where no video can be made."""
     config = _own_environment(directory)
     try:
-        import imageio.v3
+        import imageio.v3  # noqa: F401
         import imageio_ffmpeg  # noqa: F401 - the writer that imageio looks for
     except ImportError as error:
         raise missing_extra("--video", "train", error) from error
