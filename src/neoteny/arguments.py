@@ -37,8 +37,8 @@ def number(text: str) -> float:
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with `whole_number` for ``type=int``, and one sentence for what it does not understand."""
 
-    def __init__(self, prog: str, description: str | None) -> None:
-        super().__init__(prog=prog, description=description)
+    def __init__(self, prog: str, description: str | None, add_help: bool = True, allow_abbrev: bool = True) -> None:
+        super().__init__(prog=prog, description=description, add_help=add_help, allow_abbrev=allow_abbrev)
         self.register("type", int, _whole_number)
 
     def parse_args(self, args: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]

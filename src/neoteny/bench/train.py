@@ -20,6 +20,7 @@ from neoteny.bench.race import Entry, race, ratio
 from neoteny.bench.sampling import sampling
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import usable_cores
+from neoteny.wording import counted
 
 TITLES = {"neoteny": "Neoteny", "two": "Neoteny, two runs", "sbx": "SBX", "sb3": "Stable-Baselines3"}
 
@@ -75,7 +76,7 @@ def _check_peers(teams: set[str]) -> None:
 
 def _run(chosen: Race, rounds: int, seconds: float) -> dict[str, Any]:
     task = TASKS[chosen.task]
-    print(f"\n{describe(task)}; {rounds} turns of {seconds:g} s each, alternating", flush=True)
+    print(f"\n{describe(task)}; {counted(rounds, 'turn')} of {seconds:g} s each, alternating", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         speeds = race({team: _entries(team) for team in chosen.teams}, chosen.task, rounds, seconds, Path(folder))
     ours = speeds[chosen.teams[0]]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
+from neoteny.wording import counted
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ class TrainConfig:
         if 0 < due < 1 and (1 / due) == int(1 / due):
             return 1, int(1 / due)
         raise UsageError(
-            f"--utd {self.agent.utd} with {self.num_envs} environments makes {due} updates a tick; that must be a "
+            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that must be a "
             "whole number, or one update every whole number of ticks"
         )
 

@@ -35,12 +35,6 @@ def evaluate(
     return [returns[index] for index in range(envs.num_envs)]
 
 
-def mean_return(returns: list[float]) -> float:
-    """Over the episodes whose return is finite; NaN, if there is none."""
-    finite = [value for value in returns if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else math.nan
-
-
 def described(returns: list[float]) -> str:
     """An evaluation in one sentence, which names the episodes whose return is not finite."""
     finite = [value for value in returns if math.isfinite(value)]
@@ -48,7 +42,7 @@ def described(returns: list[float]) -> str:
     if not finite:
         every = counted(len(returns), "episode")
         return f"there is no mean return: the environment returned NaN or infinity in all of {every}"
-    text = f"{counted(len(finite), 'episode')}: mean return {mean_return(returns):.2f}"
+    text = f"{counted(len(finite), 'episode')}: mean return {sum(finite) / len(finite):.2f}"
     text += f", from {min(finite):.2f} to {max(finite):.2f}" if len(finite) > 1 else ""
     if others:
         left_out = f"episode{'s' * (len(others) > 1)} {', '.join(others)} of {len(returns)}"

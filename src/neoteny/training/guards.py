@@ -110,8 +110,8 @@ def drop(
         )
     if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
         raise RunStopped(
-            f"the environment gave observations or rewards that are not finite, {session.dropped_in_a_row} steps in a "
-            f"row, at step {session.step:,}; {checkpoints.how_to_go_on()}"
+            "the environment gave observations or rewards that are not finite, "
+            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}; {checkpoints.how_to_go_on()}"
         )
     return after
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from neoteny.agents.configs import PRESETS
-from neoteny.arguments import number, whole_number
+from neoteny.arguments import Parser, number, whole_number
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
 from neoteny.wording import did_you_mean
@@ -31,39 +30,40 @@ class Options:
     """Short for --total-timesteps."""
 
 
+REPEATED = ("--intervention",)
+"""Flags that may be given more than once; tyro takes one, with many values."""
+
+
 def parse(agent: str, argv: list[str]) -> Options:
     """The options that the words after ``neoteny train <agent>`` stand for."""
-    words = [_dashed(word) for word in argv]
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    name = f"neoteny train {agent}"
+    first = Parser(name, None, add_help=False, allow_abbrev=False)  # what the defaults of the others depend on
     first.add_argument("--preset", default=Options.preset)
-    first.add_argument("--intervention", action="append", default=[])
-    given, rest = first.parse_known_args(words)
+    first.add_argument("--steps", "--total-timesteps", type=int)
+    for flag in REPEATED:
+        first.add_argument(flag, action="append", default=[], dest=flag)
+    given, words = first.parse_known_args([_dashed(word) for word in argv])
+    for flag in REPEATED:
+        values = getattr(given, flag)
+        words += [flag, *values] if values else []
     presets = PRESETS[agent]
     if given.preset not in presets:
         meant = did_you_mean(given.preset, presets)
         raise UsageError(f"{agent} has the presets {', '.join(presets)}, got {given.preset!r}{meant}")
-    rest += ["--preset", given.preset]
-    rest += ["--intervention", *given.intervention] if given.intervention else []
+    length = TrainConfig.total_timesteps if given.steps is None else given.steps
+    start = TrainConfig(env=tyro.MISSING, agent=presets[given.preset], total_timesteps=length)
     with _numbers():
         options = tyro.cli(
             Options,
-            prog=f"neoteny train {agent}",
+            prog=name,
             description=f"Train {agent}. Numbers may be written 1000, 1_000, 1e3 or 1k, a million 1M.",
-            default=Options(TrainConfig(env=tyro.MISSING, agent=presets[given.preset])),
+            default=Options(start, preset=given.preset, steps=given.steps),
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
-            args=rest,
+            args=words,
         )
-    return replace(options, config=replace(options.config, total_timesteps=_length(options, rest)))
-
-
-def _length(options: Options, words: list[str]) -> int:
-    """The steps that were asked for, or the configuration's default, which stands for the paper's."""
-    named = any(word.split("=")[0] == "--total-timesteps" for word in words)
-    if named and options.steps is not None:
-        raise UsageError("--steps is short for --total-timesteps: give one of them")
-    if options.steps is not None:
-        return options.steps
-    return options.config.total_timesteps if named else TrainConfig.total_timesteps
+    if given.steps is None:  # the paper's length, now that the environment is known
+        options = replace(options, config=replace(options.config, total_timesteps=length))
+    return options
 
 
 def _dashed(word: str) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from neoteny.training.config import TrainConfig
-from neoteny.training.evaluate import described, mean_return
+from neoteny.training.evaluate import described
 
 _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
 
@@ -21,7 +21,6 @@ class Progress:
         self._quiet = quiet
         self._live = not quiet and sys.stdout.isatty()
         self._returns: deque[float] = deque(maxlen=20)
-        self._evaluated: float | None = None
         self._marks: deque[tuple[float, int]] = deque(maxlen=50)
         self._shown = 0.0
         self._values: dict[str, float] = {}
@@ -32,7 +31,6 @@ class Progress:
 
     def evaluated(self, step: int, returns: list[float]) -> None:
         """An evaluation gave these returns: a line of its own, at once."""
-        self._evaluated = mean_return(returns)
         self._print(f"{step:>9,} / {self._total:,}  evaluation: {described(returns)}", "\n")
 
     def metrics(self, values: dict[str, float]) -> None:
@@ -66,8 +64,6 @@ class Progress:
             parts.append(f"{speed:,.0f} steps/s, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left")
         if self._returns:
             parts.append(f"return {self._returns[-1]:.1f} (mean {sum(self._returns) / len(self._returns):.1f})")
-        if self._evaluated is not None:
-            parts.append(f"eval {self._evaluated:.1f}")
         for name, value in self._values.items():
             parts.append(f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}")
         return "  ".join(parts)
