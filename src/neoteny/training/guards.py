@@ -111,7 +111,8 @@ def drop(
     if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
         raise RunStopped(
             "the environment gave observations or rewards that are not finite, "
-            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}; {checkpoints.how_to_go_on()}"
+            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}; "
+            f"{checkpoints.how_to_go_on()}"
         )
     return after
 
