@@ -219,8 +219,8 @@ class TrainConfig:
         if 0 < due < 1 and (1 / due) == int(1 / due):
             return 1, int(1 / due)
         raise UsageError(
-            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that must "
-            "be a whole number, or one update every whole number of ticks"
+            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that "
+            "must be a whole number, or one update every whole number of ticks"
         )
 
     def default_decay_steps(self) -> float:
