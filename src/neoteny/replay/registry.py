@@ -24,6 +24,7 @@ from neoteny.replay.schedules import (
     Uniform,
     Window,
 )
+from neoteny.wording import did_you_mean
 
 _LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}
 _PER = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
@@ -90,7 +91,8 @@ def _users(name: str) -> Named:
     """A user's own schedule class, which takes decay_steps and min_weight if its constructor does."""
     module_name, _, class_name = name.partition(":")
     if not class_name:
-        raise UsageError(f"there is no replay {name!r}: choose from {', '.join(REPLAYS)}, or package.module:Class")
+        known = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
+        raise UsageError(f"there is no replay {name!r}: choose from {known}")
     try:
         schedule = getattr(import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
