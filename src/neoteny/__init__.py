@@ -4,7 +4,7 @@ The public names. Importing them costs NumPy and nothing else; those that train 
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neoteny.replay.ageing import Description, Schedule, describe
 from neoteny.replay.batch import Batch
@@ -24,6 +24,12 @@ from neoteny.replay.schedules import (
     Window,
 )
 from neoteny.replay.storage import Field, transition_fields
+
+if TYPE_CHECKING:  # so that a type checker and an editor know them: the same names as in _LAZY
+    from neoteny.report.scores import load_runs
+    from neoteny.training.config import TrainConfig
+    from neoteny.training.policy import load_policy
+    from neoteny.training.start import resume, train
 
 __version__ = "0.1.0"
 
@@ -69,7 +75,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'neoteny' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+if not TYPE_CHECKING:  # a type checker would believe in any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'neoteny' has no attribute {name!r}")
+        return getattr(import_module(_LAZY[name]), name)

@@ -2,97 +2,96 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from neoteny import __version__
+from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.wording import did_you_mean
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit status."""
     words = sys.argv[1:] if argv is None else argv
-    if words in (["--version"], ["-V"]):
-        print(f"neoteny {__version__}")
-        return 0
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return 0
+    if "" not in sys.path:  # the current directory, for schedules and environments of the user's own
+        sys.path.append("")
+    words = [_ALSO.get(words[0], words[0]), *words[1:]] if words else ["help"]
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            try:
-                return COMMANDS[name](words[length:])
-            except UsageError as error:
-                print(f"neoteny {name}: {error}", file=sys.stderr)
-                return 2
-            except RunStopped as error:
-                print(f"neoteny {name}: {error}", file=sys.stderr)
-                return 1
-            except OSError as error:
-                print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
-                return 1
-            except Interrupted as error:
-                print(f"\n{error}", file=sys.stderr)
-                return error.status
-    known = ", ".join(COMMANDS)
-    print(f"neoteny: there is no command {' '.join(words[:2])!r}; the commands are: {known}", file=sys.stderr)
+            return _run(name, words[length:])
+    print(f"neoteny: {_unknown(words[0])}", file=sys.stderr)
     return 2
+
+
+def _run(name: str, argv: list[str]) -> int:
+    try:
+        return COMMANDS[name](argv)
+    except UsageError as error:
+        print(f"neoteny {name}: {error}", file=sys.stderr)
+        return 2
+    except RunStopped as error:
+        print(f"neoteny {name}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 1
+    except Interrupted as error:
+        print(f"\n{error}", file=sys.stderr)
+        return error.status
 
 
 def train(argv: list[str]) -> int:
     """train an agent: neoteny train td3|sac|ddqn --env ID [--replay swd] ..."""
     from neoteny.agents.configs import AGENTS
-    from neoteny.training.presets import NAMES, complete, start_from
 
+    if argv[:1] in (["-h"], ["--help"]):
+        print(TRAIN_HELP)
+        return 0
     agent = {"dqn": "ddqn"}.get(argv[0], argv[0]) if argv else ""
     if agent not in AGENTS:
-        raise UsageError(f"name an agent first, one of {', '.join(AGENTS)}: neoteny train td3 --env Hopper-v5")
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    own.add_argument("--out", type=Path)
-    own.add_argument("--overwrite", action="store_true")
-    own.add_argument("--preset", default="swd-paper")
-    own.add_argument("--steps", "--total-timesteps", type=int)
-    own.add_argument("--intervention", action="append", default=[])
-    own.add_argument("--replay-arg", action="append", default=[])
-    given, rest = own.parse_known_args(argv[1:])
+        raise UsageError(
+            f"name an agent first, one of {', '.join(AGENTS)}: neoteny train td3 --env Hopper-v5"
+            + did_you_mean(agent, AGENTS)
+        )
     try:
-        import tyro
+        from neoteny.training.options import parse
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
+    options = parse(agent, argv[1:])
 
-    from neoteny.training.config import TrainConfig, limit_threads
+    from neoteny.training.config import limit_threads
 
-    rest += ["--intervention", *given.intervention] if given.intervention else []
-    rest += ["--replay-arg", *given.replay_arg] if given.replay_arg else []
-    config = tyro.cli(
-        TrainConfig,
-        prog=f"neoteny train {agent}",
-        description=f"Train {agent}. Besides: --out DIR, the run's directory; --overwrite, replace the run there; "
-        f"--preset, one of {', '.join(NAMES[agent])}; --steps, short for --total-timesteps.",
-        default=start_from(agent, given.preset, tyro.MISSING, given.steps),
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
-        args=rest,
-    )
-    config = complete(config, given.preset)
-    limit_threads(config)
+    limit_threads(options.config)
     try:
         from neoteny.training.start import train as run_training
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
-    directory = run_training(config, out=given.out, overwrite=given.overwrite)
-    _print_done(directory)
+    _print_done(run_training(options.config, out=options.out, overwrite=options.overwrite))
     return 0
+
+
+TRAIN_HELP = """usage: neoteny train AGENT --env ID [--replay swd] [--steps 1M] [--out DIR] ...
+
+Train an agent:
+
+  td3   for continuous actions
+  sac   for continuous actions
+  ddqn  for discrete actions, from vectors or from pixels
+
+neoteny train td3 --help lists every flag of an agent, with its default; neoteny list names the replays, the
+interventions and the environments. For example: neoteny train td3 --env Hopper-v5 --replay swd"""
 
 
 def resume(argv: list[str]) -> int:
     """go on with a run from its last checkpoint, to the same result as if it had never stopped"""
-    parser = argparse.ArgumentParser(prog="neoteny resume", description=resume.__doc__)
+    parser = Parser(prog="neoteny resume", description=resume.__doc__)
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--steps", type=int, help="a new number of steps in all, larger than before")
     parser.add_argument("--on-nan", choices=("halt", "skip"), help="instead of the run's own --on-nan")
@@ -122,7 +121,7 @@ def _print_done(directory: Path) -> None:
 
 def evaluate(argv: list[str]) -> int:
     """evaluate a run's policy over whole episodes, with a video if asked for"""
-    parser = argparse.ArgumentParser(prog="neoteny evaluate", description=evaluate.__doc__)
+    parser = Parser(prog="neoteny evaluate", description=evaluate.__doc__)
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--episodes", type=int, default=10, help="how many episodes (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
@@ -130,11 +129,15 @@ def evaluate(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.video:
         os.environ.setdefault("MUJOCO_GL", "egl")  # before anything that renders is imported
-    from neoteny.training.replaying import evaluate_run, film
+    from neoteny.training.evaluate import described
+    from neoteny.training.replaying import evaluate_run, film, start_filming
 
+    if options.video:  # an hour of episodes should not end in an error that could have come first
+        start_filming(options.run, options.seed)[0].close()
     returns = evaluate_run(options.run, options.episodes, options.seed)
-    mean = sum(returns) / len(returns)
-    print(f"{len(returns)} episodes: mean return {mean:.2f}, from {min(returns):.2f} to {max(returns):.2f}")
+    if not any(map(math.isfinite, returns)):
+        raise RunStopped(described(returns))
+    print(described(returns))
     if options.video:
         print(f"Wrote {film(options.run, options.seed)}")
     return 0
@@ -142,7 +145,7 @@ def evaluate(argv: list[str]) -> int:
 
 def inspect(argv: list[str]) -> int:
     """say what a run is and how far it got, with a digest of each part of its state"""
-    parser = argparse.ArgumentParser(prog="neoteny inspect", description=inspect.__doc__)
+    parser = Parser(prog="neoteny inspect", description=inspect.__doc__)
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(argv)
@@ -155,7 +158,7 @@ def inspect(argv: list[str]) -> int:
 
 def diagnose(argv: list[str]) -> int:
     """say in words whether a run lost its plasticity, by which measure and from which step"""
-    parser = argparse.ArgumentParser(prog="neoteny diagnose", description=diagnose.__doc__)
+    parser = Parser(prog="neoteny diagnose", description=diagnose.__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="directories of runs")
     parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
     options = parser.parse_args(argv)
@@ -208,7 +211,7 @@ def report(argv: list[str]) -> int:
 
 def claims(argv: list[str]) -> int:
     """every claim of the paper, and what is known of it here so far"""
-    parser = argparse.ArgumentParser(prog="neoteny claims", description=claims.__doc__)
+    parser = Parser(prog="neoteny claims", description=claims.__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
     options = parser.parse_args(argv)
     from neoteny.experiments.claims import describe
@@ -219,7 +222,7 @@ def claims(argv: list[str]) -> int:
 
 def list_all(argv: list[str]) -> int:
     """the agents, replays, interventions, measures and environments"""
-    argparse.ArgumentParser(prog="neoteny list", description=list_all.__doc__).parse_args(argv)
+    Parser(prog="neoteny list", description=list_all.__doc__).parse_args(argv)
     from neoteny.experiments.catalogue import describe
 
     print(describe())
@@ -231,6 +234,34 @@ def theory(argv: list[str]) -> int:
     from neoteny.theory.command import main as run_theory
 
     return run_theory(argv)
+
+
+def bench(argv: list[str]) -> int:
+    """list the benchmarks"""
+    if argv and argv[0] not in ("-h", "--help"):
+        known = did_you_mean(argv[0], BENCHMARKS) or f"; the benchmarks are: {', '.join(BENCHMARKS)}"
+        raise UsageError(f"there is no benchmark {argv[0]!r}{known}")
+    print("usage: neoteny bench NAME [--help] ...\n\n" + _table(BENCHMARKS))
+    return 0
+
+
+def version(argv: list[str]) -> int:
+    """print the version"""
+    Parser(prog="neoteny version", description=version.__doc__).parse_args(argv)
+    print(f"neoteny {__version__}")
+    return 0
+
+
+def show_help(argv: list[str]) -> int:
+    """this text, or a command's own: neoteny help train"""
+    for length in (2, 1):
+        if (name := " ".join(argv[:length])) in COMMANDS and name != "help":
+            return COMMANDS[name](["--help"])
+    if argv and argv[0] != "help":
+        raise UsageError(_unknown(argv[0]))
+    print("usage: neoteny COMMAND [--help] ...\n\nKeeps reinforcement-learning agents able to learn.\n")
+    print(_table({name: command.__doc__ or "" for name, command in COMMANDS.items()}))
+    return 0
 
 
 def _bench(name: str, about: str) -> Callable[[list[str]], int]:
@@ -269,11 +300,22 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "claims": claims,
     "list": list_all,
     "theory": theory,
+    "bench": bench,
     **{f"bench {name}": _bench(name, about) for name, about in BENCHMARKS.items()},
+    "help": show_help,
+    "version": version,
 }
 
 
-def _help() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {command.__doc__}" for name, command in COMMANDS.items())
-    return f"usage: neoteny COMMAND [--help] ...\n\nKeeps reinforcement-learning agents able to learn.\n\n{commands}"
+_ALSO = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}
+
+
+def _table(about: dict[str, str]) -> str:
+    width = max(map(len, about))
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in about.items())
+
+
+def _unknown(name: str) -> str:
+    return f"there is no command {name!r}" + (
+        did_you_mean(name, COMMANDS) or f"; the commands are: {', '.join(COMMANDS)}"
+    )

@@ -91,6 +91,8 @@ def _make_one(env_id: str, options: EnvOptions) -> gym.Env:
         if env_id.startswith("ALE/"):
             return _atari(env_id, options, mode)
         return _prepared(gym.make(env_id, **mode), options, default_repeat=_default_repeat(env_id))
+    except gym.error.DependencyNotInstalled as error:
+        raise UsageError(f"{env_id} needs a package that is not installed: {error}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise UsageError(f"there is no environment {env_id!r}: {error}") from error
 

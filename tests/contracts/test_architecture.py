@@ -14,6 +14,8 @@ import neoteny
 PACKAGE = Path(neoteny.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
+    "wording": set(),
+    "arguments": {"errors", "wording"},
     "replay": {"errors"},
     "networks": set(),
     "envs": {"errors"},
@@ -32,6 +34,8 @@ MAY_IMPORT = {
     "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
 }
 """Each room, and the other rooms of ours that it may import."""
+EVERYWHERE = {"errors", "wording", "arguments"}
+"""What every room may: the errors that a person is shown, their wording, and how commands read their arguments."""
 
 
 def rooms() -> dict[str, list[Path]]:
@@ -60,7 +64,7 @@ def test_rooms_import_only_what_they_may(room: str, paths: list[Path]) -> None:
         for name in imports(path):
             parts = name.split(".")
             if parts[0] == "neoteny" and len(parts) > 1 and parts[1] in rooms():
-                assert parts[1] == room or parts[1] in MAY_IMPORT[room], f"{path.name} imports {name}"
+                assert parts[1] in {room, *EVERYWHERE, *MAY_IMPORT[room]}, f"{path.name} imports {name}"
 
 
 def test_jax_is_imported_by_device_alone() -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+import neoteny
+from neoteny.agents.configs import AGENTS
 from neoteny.bench import integrations
 from neoteny.bench.replay import measure_peers
-from neoteny.cli import COMMANDS, main
+from neoteny.cli import BENCHMARKS, COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 NO_MATPLOTLIB = (
@@ -23,7 +25,7 @@ NO_MATPLOTLIB = (
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == main(["--help"]) == 0
+    assert main([]) == main(["--help"]) == main(["help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in COMMANDS)
 
@@ -36,8 +38,56 @@ def test_an_unknown_command_is_one_sentence(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.split()[0] == "neoteny"
+    assert main(["--version"]) == main(["version"]) == 0
+    assert capsys.readouterr().out == f"neoteny {neoteny.__version__}\n" * 2
+
+
+def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == main(["help", "train"]) == 0
+    shown = capsys.readouterr().out
+    first, second = shown[: len(shown) // 2], shown[len(shown) // 2 :]
+    assert first == second
+    assert all(f"  {agent} " in first for agent in AGENTS)
+    assert "usage: neoteny train AGENT --env ID" in first
+    with pytest.raises(SystemExit) as left:
+        main(["help", "inspect"])
+    assert left.value.code == 0
+    assert "usage: neoteny inspect" in capsys.readouterr().out
+
+
+def test_bench_lists_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench"]) == main(["bench", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(shown.count(about) == 2 for about in BENCHMARKS.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("trian td3", "neoteny: there is no command 'trian'; did you mean train?"),
+        ("help trian", "neoteny help: there is no command 'trian'; did you mean train?"),
+        ("bench repaly", "neoteny bench: there is no benchmark 'repaly'; did you mean replay?"),
+        ("bench fly", "neoteny bench: there is no benchmark 'fly'; the benchmarks are: train, start"),
+        ("train tdd3", "one of td3, sac, ddqn: neoteny train td3 --env Hopper-v5; did you mean td3?"),
+        ("evaluate run --epsiodes 3", "neoteny evaluate: there is no argument --epsiodes; did you mean --episodes?"),
+        ("evaluate run --episodes 1.5", "neoteny evaluate: argument --episodes: a whole number is needed"),
+        ("sweep plan.toml --dry-rum", "neoteny sweep: there is no argument --dry-rum; did you mean --dry-run?"),
+    ],
+)
+def test_what_was_meant(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help"], ["version"], ["bench"], ["train", "--help"], ["trian"]])
+def test_what_needs_no_jax_loads_none(words: list[str]) -> None:
+    code = f"import sys; from neoteny.cli import main; main({words!r}); print('\\n', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert "numpy" in loaded
+    assert not loaded & {"jax", "flax", "tyro", "gymnasium", "rich", "matplotlib"}
 
 
 def test_the_laws_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

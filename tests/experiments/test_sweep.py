@@ -172,8 +172,8 @@ def test_a_failure_is_tried_again_and_does_not_stop_the_others(
     said = capsys.readouterr()
     assert f"again    {runs[0].directory}" in said.out
     assert f"failed: {runs[0].directory}: {broken}/config.json is damaged" in said.out
-    assert "3 of 4 runs are done" in said.out
-    assert "1 runs failed twice" in said.err
+    assert "3 of 4 runs, 3 of them now" in said.out
+    assert "1 run failed twice" in said.err
 
 
 def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ def test_two_processes_with_one_seed_write_the_same_bytes(tmp_path: Path) -> Non
             ["td3", "--env", "Pendulum-v1", "--replay", "swd", "--min-weight", "2"],
             "min_weight must be a number",
         ),
-        (["sac", "--env", "Pendulum-v1", "--utd", "0.3"], "--utd 0.3 with 1 environments makes 0.3 updates a tick"),
+        (["sac", "--env", "Pendulum-v1", "--utd", "0.3"], "--utd 0.3 with 1 environment makes 0.3 updates a tick"),
         (["sac", "--env", "Pendulum-v1", "--preset", "nature"], "sac has the presets swd-paper, swd-code, simba"),
         (["td3", "--env", "Pendulum-v1", "--learning-starts", "0"], "--learning-starts must be >= 1, got 0"),
         (["td3", "--env", "Pendulum-v1", "--policy-delay", "0"], "--policy-delay must be >= 1, got 0"),

@@ -1,16 +1,25 @@
-"""The agents by name."""
+"""The agents by name, and what is asked of a network of the user's own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
 from neoteny.agents import ddqn, sac, td3
 from neoteny.agents.agent import Agent, Problem
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
+from neoteny.errors import UsageError
+
+_BATCH = 3
 
 
 def make_agent(config: AgentConfig, problem: Problem, network: Any = None) -> Agent:
-    """The agent that `config` describes."""
+    """The agent that `config` describes; `network` replaces its trunks."""
+    if network is not None:
+        check_network(network, problem)
     match config:
         case TD3Config():
             return td3.make(config, problem, network)
@@ -18,3 +27,41 @@ def make_agent(config: AgentConfig, problem: Problem, network: Any = None) -> Ag
             return sac.make(config, problem, network)
         case DDQNConfig():
             return ddqn.make(config, problem, network)
+
+
+def check_network(network: Any, problem: Problem) -> None:
+    """Refuse what is not a Linen module from a batch of inputs to features, (batch, features)."""
+    if isinstance(network, type):
+        raise UsageError(f"network must be a module, got the class {network.__name__}: pass {network.__name__}()")
+    if not isinstance(network, nn.Module):
+        kind = type(network)
+        raise UsageError(
+            f"network must be a Flax Linen module (flax.linen.Module), got a {kind.__module__}.{kind.__qualname__}"
+        )
+    for name, like in _inputs(problem).items():
+        try:
+            found: Any = jax.eval_shape(network.init_with_output, jax.random.key(0), like)[0]
+        except Exception as error:  # whatever a user's own code raises
+            reason = str(error).split("\n")[0]
+            raise UsageError(
+                f"network fails on a batch of {name}, of shape {like.shape}: {type(error).__name__}: {reason}"
+            ) from error
+        shape = getattr(found, "shape", None)
+        if shape is None or len(shape) != 2 or shape[0] != _BATCH:
+            got = f"shape {shape}" if shape is not None else type(found).__name__
+            raise UsageError(
+                f"network must return features, (batch, features), to which the agent adds its own last layer; for a "
+                f"batch of {_BATCH} {name} it returned {got}"
+            )
+
+
+def _inputs(problem: Problem) -> dict[str, Any]:
+    """What a network of this problem is given: stacks channels last, and in critics actions after observations."""
+    if problem.pixels:
+        frames, *size = problem.obs_shape
+        return {"stacked frames": jnp.zeros((_BATCH, *size, frames), jnp.uint8)}
+    found = {"observations": jnp.zeros((_BATCH, *problem.obs_shape))}
+    if problem.action_low is not None:
+        both = (_BATCH, problem.obs_shape[0] + problem.num_actions)
+        found["observations and actions"] = jnp.zeros(both)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.arguments import Parser
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import transition_fields
@@ -23,7 +23,7 @@ STATE_BYTES = 4 << 20
 
 def main(argv: list[str]) -> int:
     """Fill a buffer, then save it whole, save it again with a little more in it, and load it."""
-    parser = argparse.ArgumentParser(prog="neoteny bench checkpoint", description=__doc__)
+    parser = Parser(prog="neoteny bench checkpoint", description=__doc__)
     parser.add_argument("--transitions", type=int, default=1_000_000, help="transitions held (1,000,000)")
     parser.add_argument("--new", type=int, default=60_000, help="transitions between two checkpoints (60,000)")
     parser.add_argument("--obs", type=int, default=17, help="numbers in an observation (17, HalfCheetah's)")

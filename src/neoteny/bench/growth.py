@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from dataclasses import replace
 
 from neoteny.agents.configs import TD3Config
+from neoteny.arguments import Parser
 from neoteny.bench.sampling import fill
 from neoteny.bench.step import begun
 from neoteny.errors import UsageError
@@ -26,7 +26,7 @@ KINDS: dict[str, list[tuple[str, TD3Config, int]]] = {
 
 def main(argv: list[str]) -> int:
     """Time steps of each."""
-    parser = argparse.ArgumentParser(prog="neoteny bench growth", description=__doc__)
+    parser = Parser(prog="neoteny bench growth", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="how often each is timed (7)")
     options = parser.parse_args(argv)
     if options.rounds < 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import statistics
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from neoteny import __version__
+from neoteny.arguments import Parser
 from neoteny.bench.replay import BATCH, FIELDS, MAIN_SIZE, Bar, sum_floats
 from neoteny.bench.timing import each_round
 
@@ -43,7 +43,7 @@ class Row:
 
 def main(argv: list[str]) -> int:
     """Measure every framework that is installed, and print a table."""
-    parser = argparse.ArgumentParser(prog="neoteny bench integrations", description=__doc__)
+    parser = Parser(prog="neoteny bench integrations", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--rounds", type=int, default=1001, help="how often each case is measured, in turn (1,001)")
     parser.add_argument("--size", type=int, default=MAIN_SIZE, metavar="N", help="transitions held (1,000,000)")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from dataclasses import replace
 
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
+from neoteny.arguments import Parser
 from neoteny.bench.step import Training, batch_of, begun
 from neoteny.training.config import PlasticityConfig, TrainConfig
 
@@ -22,7 +22,7 @@ RUNS: dict[str, tuple[str, AgentConfig, int]] = {
 
 def main(argv: list[str]) -> int:
     """Time steps with their update, and measurements, in turn."""
-    parser = argparse.ArgumentParser(prog="neoteny bench probes", description=__doc__)
+    parser = Parser(prog="neoteny bench probes", description=__doc__)
     parser.add_argument("--agent", choices=RUNS, help="only this one; each is best timed in a process of its own")
     parser.add_argument("--rounds", type=int, default=9, help="how often (9)")
     options = parser.parse_args(argv)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import platform
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from neoteny import __version__
+from neoteny.arguments import Parser
 from neoteny.bench.frames import BATCH as FRAME_BATCH
 from neoteny.bench.frames import FrameCost, measure_frames
 from neoteny.bench.peers import PEERS
@@ -72,7 +72,7 @@ class Bar:
 
 def main(argv: list[str]) -> int:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(prog="neoteny bench replay", description=__doc__)
+    parser = Parser(prog="neoteny bench replay", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--rounds", type=int, default=25, help="how often each case is measured, in turn (25)")
     parser.add_argument(

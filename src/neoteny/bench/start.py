@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.training.run import read_lines, read_metrics
 
@@ -38,7 +38,7 @@ print(json.dumps([empty, resident_bytes()]))
 
 def main(argv: list[str]) -> int:
     """Start TD3 over and over; then fill a replay."""
-    parser = argparse.ArgumentParser(prog="neoteny bench start", description=__doc__)
+    parser = Parser(prog="neoteny bench start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="starts with a warm cache (5)")
     parser.add_argument("--held", type=int, default=1_000_000, help="transitions in the replay (1,000,000)")
     options = parser.parse_args(argv)

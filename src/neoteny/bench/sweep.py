@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
+from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import Plan, make_plan
@@ -19,7 +19,7 @@ STARTS = 1_000
 
 def main(argv: list[str]) -> int:
     """Carry out one run alone, then one on each core, in turn."""
-    parser = argparse.ArgumentParser(prog="neoteny bench sweep", description=__doc__)
+    parser = Parser(prog="neoteny bench sweep", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often (3)")
     parser.add_argument("--steps", type=int, default=8_000, help="of each run (8,000)")
     parser.add_argument("--env", default="Hopper-v5", help="which environment (Hopper-v5)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -15,11 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from neoteny.arguments import Parser
 from neoteny.bench.contenders import TASKS, Task
 from neoteny.bench.race import Entry, race, ratio
 from neoteny.bench.sampling import sampling
 from neoteny.errors import UsageError, install
 from neoteny.experiments.cores import usable_cores
+from neoteny.wording import counted
 
 TITLES = {"neoteny": "Neoteny", "two": "Neoteny, two runs", "sbx": "SBX", "sb3": "Stable-Baselines3"}
 
@@ -49,7 +50,7 @@ RACES = {
 
 def main(argv: list[str]) -> int:
     """Race, look into a step, print both."""
-    parser = argparse.ArgumentParser(prog="neoteny bench train", description=__doc__)
+    parser = Parser(prog="neoteny bench train", description=__doc__)
     parser.add_argument("--race", choices=(*RACES, "all"), default="hopper", help="which (hopper)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each contender (15)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each turn (4)")
@@ -75,7 +76,7 @@ def _check_peers(teams: set[str]) -> None:
 
 def _run(chosen: Race, rounds: int, seconds: float) -> dict[str, Any]:
     task = TASKS[chosen.task]
-    print(f"\n{describe(task)}; {rounds} turns of {seconds:g} s each, alternating", flush=True)
+    print(f"\n{describe(task)}; {counted(rounds, 'turn')} of {seconds:g} s each, alternating", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         speeds = race({team: _entries(team) for team in chosen.teams}, chosen.task, rounds, seconds, Path(folder))
     ours = speeds[chosen.teams[0]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import multiprocessing
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.arguments import Parser
 from neoteny.errors import UsageError, missing_extra
 from neoteny.replay.registry import make_sampler
 
@@ -31,7 +31,7 @@ is lost, nor what happens on a task that stays the same."""
 
 def main(argv: list[str]) -> int:
     """Run both over a few seeds, one run on each core, draw what happened and write its report."""
-    parser = argparse.ArgumentParser(prog="neoteny demo", description=__doc__)
+    parser = Parser(prog="neoteny demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="the directory to write (demo)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each run ({STEPS:,})")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each replay (3)")

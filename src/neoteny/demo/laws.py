@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neoteny.arguments import Parser
 from neoteny.errors import missing_extra
 from neoteny.replay.ageing import Describing
 from neoteny.replay.buffer import ReplayBuffer
@@ -41,7 +41,7 @@ SCHEDULES: dict[str, Describing] = {
 
 def main(argv: list[str]) -> int:
     """Draw, compare with the exact law, and write the picture."""
-    parser = argparse.ArgumentParser(prog="neoteny demo laws", description=__doc__)
+    parser = Parser(prog="neoteny demo laws", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("laws.png"), help="the picture to write (laws.png)")
     parser.add_argument("--draws", type=int, default=1_000_000, help="draws under each schedule (1,000,000)")
     parser.add_argument("--capacity", type=int, default=1_000_000, help="transitions in the buffer (1,000,000)")

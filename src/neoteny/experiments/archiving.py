@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.report.archive import read_archive, read_digests, read_run, write_archive
 from neoteny.training.files import checksum
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_config
 
-DESCRIPTION = """Archive finished runs: one small text file for each, with its configuration, versions, commit,
-evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git: report, claims
-and sweep read it like the run itself. Example: neoteny archive runs --out results/fig2"""
+DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
+evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git; report,
+claims and sweep read it like the run itself. Example: neoteny archive runs --out results/fig2"""
 
 
 def main(argv: list[str]) -> int:
     """Archive the finished runs in some directories."""
-    parser = argparse.ArgumentParser(prog="neoteny archive", description=DESCRIPTION)
+    parser = Parser("neoteny archive", DESCRIPTION)
     parser.add_argument("runs", type=Path, nargs="+", help="directories of runs, or directories that contain runs")
     parser.add_argument("--out", type=Path, required=True, help="the directory to write into, such as results/fig2")
     options = parser.parse_args(argv)

@@ -6,12 +6,14 @@ import argparse
 import re
 from pathlib import Path
 
+from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.experiments.sweep import Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.scores import AT_LEAST, LAST
+from neoteny.wording import counted
 
 TO_BE_CONTINUED = 75
 """The exit status of a sweep that was stopped by --stop-after, with runs left: start it again."""
@@ -19,7 +21,7 @@ TO_BE_CONTINUED = 75
 
 def main(prog: str, argv: list[str]) -> int:
     """Carry out a plan."""
-    parser = argparse.ArgumentParser(prog=f"neoteny {prog}", description=__doc__)
+    parser = Parser(prog=f"neoteny {prog}", description=__doc__)
     parser.add_argument("plan", help="a .toml file, or a plan of ours such as swd/fig2; neoteny claims lists them")
     parser.add_argument("--scale", choices=SCALES, default="full", help="the plan's own, or one for a laptop (full)")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
@@ -77,25 +79,27 @@ def describe(plan: Plan, out: Path) -> str:
         lines.append(f"  reduced: {plan.reduced}")
     lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
     done = sum(is_done(out / run.directory) for run in plan.runs)
-    lines.append(f"  {len(plan.runs)} runs, {done} of them done, in {out}")
+    lines.append(f"  {counted(len(plan.runs), 'run')}, {done} of them done, in {out}")
     return "\n".join(lines)
 
 
 def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:
     """Say what became of it; the exit status."""
     done = len(outcome.before) + len(outcome.done)
-    print(f"{done} of {len(plan.runs)} runs are done in {out}, {len(outcome.done)} of them now.")
+    print(f"Done in {out}: {done} of {counted(len(plan.runs), 'run')}, {len(outcome.done)} of them now.")
     for run in outcome.elsewhere:
         print(f"  under way in another process: {run.directory}")
     for directory, words in outcome.failed.items():
         print(f"  failed: {directory}: {words}")
     again = "the same command goes on"
     if outcome.signal is not None:
-        raise Interrupted(f"Stopped with {outcome.unfinished} runs left, all saved; {again}.", outcome.signal)
+        raise Interrupted(
+            f"Stopped with {counted(outcome.unfinished, 'run')} left, all saved; {again}.", outcome.signal
+        )
     if outcome.failed:
-        raise RunStopped(f"{len(outcome.failed)} runs failed twice; {again} once that is mended")
+        raise RunStopped(f"{counted(len(outcome.failed), 'run')} failed twice; {again} once that is mended")
     if outcome.unfinished or outcome.elsewhere:
-        print(f"To be continued, with {outcome.unfinished + len(outcome.elsewhere)} runs left; {again}.")
+        print(f"To be continued, with {counted(outcome.unfinished + len(outcome.elsewhere), 'run')} left; {again}.")
         return TO_BE_CONTINUED
     return 0
 
@@ -123,5 +127,5 @@ def _dry_run(plan: Plan, out: Path, cores: int) -> int:
         print(f"  {state}  {run.method:<34} {run.config.env:<30} seed {run.config.seed}  {run.directory}")
     print("Measuring each kind of run for a few seconds:")
     needed = hours(plan, cores)
-    print(f"About {needed:.1f} hours on {cores} cores for all {len(plan.runs)} runs.")
+    print(f"About {needed:.1f} hours on {counted(cores, 'core')} for {counted(len(plan.runs), 'run')}.")
     return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from neoteny.arguments import Parser
 from neoteny.errors import UsageError, missing_extra
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.report.about import About
@@ -19,7 +19,7 @@ from neoteny.report.write import write_report
 
 def main(argv: list[str]) -> int:
     """Write the report of some runs."""
-    parser = argparse.ArgumentParser(prog="neoteny report", description=__doc__)
+    parser = Parser(prog="neoteny report", description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="directories of runs; tidy .csv files; evaluations.npz")
     parser.add_argument("--plan", help="the plan that they carry out, whose names and claims are then used")
     parser.add_argument("--scale", choices=SCALES, default="full", help="of the plan (full)")

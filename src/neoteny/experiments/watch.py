@@ -9,6 +9,7 @@ from collections import deque
 from pathlib import Path
 
 from neoteny.experiments.plan import Plan, PlannedRun
+from neoteny.wording import counted
 
 _QUIET = 30.0
 """Seconds between lines that go into a file or a pipe."""
@@ -43,7 +44,8 @@ class Watch:
         """Runs, share of all steps, steps a second, time left."""
         total = sum(run.config.total_timesteps for run in self._plan.runs)
         taken = sum(self._steps.values())
-        parts = [f"{done} of {len(self._plan.runs)} runs done, {running} running, {taken / total:.1%} of the steps"]
+        runs = counted(len(self._plan.runs), "run")
+        parts = [f"{done} of {runs} done, {running} running, {taken / total:.1%} of the steps"]
         (first, then), (last, now) = self._marks[0], self._marks[-1]
         if now > then and last > first:
             speed = (now - then) / (last - first)

@@ -24,6 +24,7 @@ from neoteny.replay.schedules import (
     Uniform,
     Window,
 )
+from neoteny.wording import did_you_mean
 
 _LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}
 _PER = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
@@ -65,7 +66,8 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
     if ":" in name:
         return _by_age(sampler, users.make_schedule(name, numbers))
     if name not in REPLAYS:
-        raise UsageError(f"there is no replay {name!r}: choose from {', '.join(REPLAYS)}, or package.module:Class")
+        known = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
+        raise UsageError(f"there is no replay {name!r}: choose from {known}")
     named = REPLAYS[name]
     known = {**named.numbers, **(_PER if named.prioritised else {})}
     if unknown := sorted(set(numbers) - set(known)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import textwrap
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neoteny.arguments import Parser
 from neoteny.errors import missing_extra
 from neoteny.theory import dynamics, replays, theorems
 from neoteny.theory.figures import draw_all
@@ -50,7 +50,7 @@ COLUMNS = {"statement": 20, "what it says": 46, "measured": 46, "problems": 8, "
 
 def main(argv: list[str]) -> int:
     """Check every statement, write table, numbers and plots, and print the table; 1 if one did not hold."""
-    parser = argparse.ArgumentParser(prog="neoteny theory", description=__doc__)
+    parser = Parser(prog="neoteny theory", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("theory"), help="the directory to write (theory)")
     options = parser.parse_args(argv)
     try:

@@ -1,4 +1,4 @@
-"""Compiled programs: made with what is fastest here, and kept between runs, in the user's cache directory."""
+"""Compiled programs: on which device, made with what is fastest there, and kept between runs in the user's cache."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from neoteny.errors import UsageError
 from neoteny.training.config import threads_in_force
 
 LIMIT = 1 << 30
@@ -26,6 +27,25 @@ CHECKED = "checked"
 """The file whose time says up to when entries were checked."""
 CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
 """YNNPACK for matrix products only. XLA's default gives it more: convolutions, which it does on one core, with them."""
+
+
+def start_on(device: str) -> str:
+    """Let JAX start on a device (auto, cpu or gpu) if it has not yet, and return its name for it."""
+    config: Any = jax.config
+    before = config.jax_platforms
+    if device != "auto":  # JAX_PLATFORMS does as much, but only if it was set before JAX was imported
+        config.update("jax_platforms", "cuda" if device == "gpu" else "cpu")
+    try:
+        return jax.default_backend()
+    except (AssertionError, RuntimeError) as error:
+        wanted = f"device={device}" if device != "auto" else f"JAX_PLATFORMS={before}"
+        if device != "auto":  # as if it had not been asked for
+            config.update("jax_platforms", None)
+            os.environ.pop("JAX_PLATFORMS", None)
+        reason = f" ({error})" if str(error) else ""
+        raise UsageError(
+            f"{wanted} was asked for, and JAX finds no such device here{reason}: leave it out, or install JAX for it"
+        ) from error
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Replay = ReplayArg = Any  # what may be given: also a schedule, and a mapping
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
+from neoteny.wording import counted
 
 
 @dataclass(frozen=True)
@@ -262,8 +263,8 @@ class TrainConfig:
         if 0 < due < 1 and (1 / due) == int(1 / due):
             return 1, int(1 / due)
         raise UsageError(
-            f"--utd {self.agent.utd} with {self.num_envs} environments makes {due} updates a tick; that must be a "
-            "whole number, or one update every whole number of ticks"
+            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that "
+            "must be a whole number, or one update every whole number of ticks"
         )
 
     def planned_updates(self, steps: int) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
+
+from neoteny.wording import counted
 
 ATARI_EPSILON = 0.001
 """The share of random actions in evaluations of Atari games."""
@@ -30,6 +33,21 @@ def evaluate(
         for index, episode in finished(info):
             returns.setdefault(index, episode["r"])
     return [returns[index] for index in range(envs.num_envs)]
+
+
+def described(returns: list[float]) -> str:
+    """An evaluation in one sentence, which names the episodes whose return is not finite."""
+    finite = [value for value in returns if math.isfinite(value)]
+    others = [str(number) for number, value in enumerate(returns, 1) if not math.isfinite(value)]
+    if not finite:
+        every = counted(len(returns), "episode")
+        return f"there is no mean return: the environment returned NaN or infinity in all of {every}"
+    text = f"{counted(len(finite), 'episode')}: mean return {sum(finite) / len(finite):.2f}"
+    text += f", from {min(finite):.2f} to {max(finite):.2f}" if len(finite) > 1 else ""
+    if others:
+        left_out = f"episode{'s' * (len(others) > 1)} {', '.join(others)} of {len(returns)}"
+        text += f"; left out: {left_out}, where the environment returned NaN or infinity"
+    return text
 
 
 def finished(info: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:

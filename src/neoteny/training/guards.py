@@ -12,9 +12,11 @@ from neoteny.errors import RunStopped
 from neoteny.replay.batch import Batch
 from neoteny.training import files
 from neoteny.training.checkpoint import Checkpoints
+from neoteny.training.progress import Progress
 from neoteny.training.run import Run
 from neoteny.training.session import Session
 from neoteny.training.setup import Setup
+from neoteny.wording import counted
 
 IN_A_ROW = 100
 """So many updates left out, or steps not stored, one after the other, stop a run."""
@@ -83,6 +85,7 @@ def drop(
     session: Session,
     setup: Setup,
     run: Run,
+    progress: Progress,
     checkpoints: Checkpoints,
     after: NDArray[Any],
     bad: NDArray[np.bool_],
@@ -100,12 +103,26 @@ def drop(
     if again.any():
         after = session.envs.reset(options={"reset_mask": again})[0]
     run.log(session.step, dropped_steps=session.dropped)
+    if run.once("dropped"):
+        progress.say(
+            f"At step {session.step:,} the environment returned NaN or infinity: such a step is not stored, and the "
+            "episode that it is in ends."
+        )
     if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
         raise RunStopped(
-            f"the environment gave observations or rewards that are not finite, {session.dropped_in_a_row} steps in a "
-            f"row, at step {session.step:,}; {checkpoints.how_to_go_on()}"
+            "the environment gave observations or rewards that are not finite, "
+            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}; "
+            f"{checkpoints.how_to_go_on()}"
         )
     return after
+
+
+def describe_dropped(steps: int) -> str:
+    """What a person is told of the steps that were not stored."""
+    return (
+        f"{counted(steps, 'step')} {'was' if steps == 1 else 'were'} not stored because the environment returned NaN "
+        "or infinity; the episodes that this cut short are not counted."
+    )
 
 
 def cut(session: Session, checkpoints: Checkpoints) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.training.checkpoint import digests, folder_of, manifests
+from neoteny.training.guards import describe_dropped
 from neoteny.training.run import read_config, read_metrics
+from neoteny.wording import counted
 
 
 def facts_of(directory: Path) -> dict[str, Any]:
@@ -25,6 +27,7 @@ def facts_of(directory: Path) -> dict[str, Any]:
         "total_timesteps": config.total_timesteps,
         "episode_returns": [line["episode_return"] for line in metrics if line.get("episode_return") is not None],
         "evaluations": {line["step"]: line["eval_return"] for line in metrics if line.get("eval_return") is not None},
+        "steps_not_stored": config.num_envs * max((line.get("dropped_steps", 0) for line in metrics), default=0),
         "versions": {**facts["versions"], **facts["environment"]["versions"]},
         "checkpoint": None,
     }
@@ -44,10 +47,14 @@ def describe(facts: dict[str, Any]) -> str:
     lines = [
         f"{facts['run']}: {facts['agent']} on {facts['env']}, {facts['replay']} replay, seed {facts['seed']}",
         f"  {'done' if facts['done'] else 'not finished'}: {facts['step']:,} of {facts['total_timesteps']:,} steps, "
-        f"{len(facts['episode_returns'])} episodes",
+        f"{counted(len(facts['episode_returns']), 'episode')}",
     ]
+    if facts["steps_not_stored"]:
+        lines.append("  " + describe_dropped(facts["steps_not_stored"]))
     if last := facts["episode_returns"][-20:]:
-        lines.append(f"  training return: mean {sum(last) / len(last):.2f} over the last {len(last)} episodes")
+        lines.append(
+            f"  training return: mean {sum(last) / len(last):.2f} over the last {counted(len(last), 'episode')}"
+        )
     if evaluations := facts["evaluations"]:
         step, value = list(evaluations.items())[-1]
         best = max(evaluations, key=lambda at: float(evaluations[at]))

@@ -19,7 +19,7 @@ from neoteny.training.allocation import memory_kept
 from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
-from neoteny.training.guards import NotFinite, drop, finite, settle
+from neoteny.training.guards import NotFinite, describe_dropped, drop, finite, settle
 from neoteny.training.policy import save_policy
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run
@@ -71,9 +71,12 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                 raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
             if session.logged != session.step:  # after the checkpoint: a longer run would not have this line
                 _log(session, setup, run, progress)
+                progress.tick(session.step, log=True)
             run.log_timing(session.step, compilations=setup.compilations())
             run.finish()
             progress.done()
+            if session.dropped:
+                progress.say(describe_dropped(session.dropped * config.num_envs))
     except NotFinite as error:
         session.pending.clear()  # the one that was under way then changes nothing in what is told
         save()
@@ -150,7 +153,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     session.step += config.num_envs
     bad = ~(finite(next_obs) & finite(reward))
     if bad.any():
-        session.obs = drop(session, setup, run, checkpoints, after, bad, terminated | truncated)
+        session.obs = drop(session, setup, run, progress, checkpoints, after, bad, terminated | truncated)
     else:
         session.buffer.add(
             obs=session.obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated
@@ -245,7 +248,7 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
         raise EnvironmentFailed(evaluating=True) from error
     session.evaluated = session.step
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
-    progress.evaluated(float(np.mean(returns)))
+    progress.evaluated(session.step, returns)
     try:
         save_policy(run.directory, agent, session.state, setup.problem)
     except OSError as error:

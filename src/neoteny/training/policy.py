@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,11 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
     space, obs = env.single_action_space, env.single_observation_space
     name = config.agent_name
     total, shape = config.total_timesteps, tuple(obs.shape or ())
+    if not isinstance(space, (spaces.Box, spaces.Discrete)):
+        raise UsageError(
+            f"{config.env} has the actions {space}, which no agent takes: wrap it with Gymnasium's TransformAction, so "
+            f"that they are {_one_number(space)} for ddqn, or a bounded Box for td3 and sac"
+        )
     if name == "ddqn":
         if not isinstance(space, spaces.Discrete):
             raise UsageError(f"ddqn needs discrete actions and {config.env} has {space}: use td3 or sac")
@@ -60,6 +65,13 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
         raise UsageError(f"{name} needs a vector of observations and {config.env} has {obs}: flatten it, or use ddqn")
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     return Problem(shape, False, int(space.shape[0]), low, high, total)
+
+
+def _one_number(space: spaces.Space) -> str:
+    """Actions of several discrete parts as one Discrete space: a number for each combination."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return f"Discrete({np.prod(space.nvec)}), a number for each combination,"
+    return f"Discrete({2 ** np.prod(space.shape)})" if isinstance(space, spaces.MultiBinary) else "Discrete"
 
 
 def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
@@ -91,8 +103,9 @@ def has_policy(run: Path) -> bool:
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     """The policy of a run: ``policy(obs)`` gives actions, with its normaliser inside.
 
-    obs: one observation, or a batch of them. ``policy(obs, deterministic=False)`` adds the noise that the agent
-    explores with; it comes from `seed`. network: the user's own module, if the run was trained with one.
+    obs: one observation, or a batch of them; a dict, if the environment's observations are dicts.
+    ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
+    network: the user's own module, if the run was trained with one.
     """
     directory = Path(run)
     config, facts = read_config(directory)
@@ -118,21 +131,37 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     with np.load(folder / "params.npz", allow_pickle=False) as saved:
         leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
     params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-    return as_policy(agent, params, problem, seed)
+    return as_policy(agent, params, problem, facts["environment"]["observation_keys"], seed)
 
 
-def as_policy(agent: Agent, params: Any, problem: Problem, seed: int = 0) -> Policy:
-    """A callable over `agent`'s policy with these parameters."""
+def as_policy(agent: Agent, params: Any, problem: Problem, keys: list[str] | None = None, seed: int = 0) -> Policy:
+    """A callable over `agent`'s policy with these parameters; `keys`: the parts of a dict of observations, in order."""
     act, sample = compiled(agent.policy), compiled(agent.sample)
-    keys = (jax.random.fold_in(jax.random.key(seed), count) for count in itertools.count())
+    noise = (jax.random.fold_in(jax.random.key(seed), count) for count in itertools.count())
 
-    def policy(obs: ArrayLike, deterministic: bool = True) -> NDArray[Any]:
-        batch = np.asarray(obs, np.uint8 if problem.pixels else np.float32)
+    def policy(obs: ArrayLike | Mapping[str, ArrayLike], deterministic: bool = True) -> NDArray[Any]:
+        flat = _flattened(obs, keys, problem.obs_shape) if isinstance(obs, Mapping) else obs
+        batch = np.asarray(flat, np.uint8 if problem.pixels else np.float32)
         single = batch.shape == problem.obs_shape
         if not single and batch.shape[1:] != problem.obs_shape:
             raise UsageError(f"an observation has shape {problem.obs_shape}, got {batch.shape}")
         batch = batch[None] if single else batch
-        actions = np.asarray(act(params, batch) if deterministic else sample(params, batch, next(keys)))
+        actions = np.asarray(act(params, batch) if deterministic else sample(params, batch, next(noise)))
         return actions[0] if single else actions
 
     return policy
+
+
+def _flattened(obs: Mapping[str, ArrayLike], keys: list[str] | None, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A dict of vectors or numbers, or of batches of them, as one vector or one batch, as in training."""
+    if keys is None or set(obs) != set(keys):
+        takes = "an array" if keys is None else f"a dict with the parts {', '.join(keys)}"
+        raise UsageError(f"an observation of this policy is {takes}, got a dict with {', '.join(obs) or 'nothing'}")
+    parts = [np.asarray(obs[name]) for name in keys]
+    if max(part.ndim for part in parts) < 2 and sum(part.size for part in parts) == shape[0]:
+        return np.concatenate([part.ravel() for part in parts])
+    try:
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+    except (TypeError, ValueError) as error:
+        got = ", ".join(f"{name} {part.shape}" for name, part in zip(keys, parts, strict=True))
+        raise UsageError(f"an observation has {shape[0]} numbers in all its parts, got the shapes {got}") from error

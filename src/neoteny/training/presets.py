@@ -9,6 +9,7 @@ from neoteny.agents.configs import PRESETS
 from neoteny.errors import UsageError
 from neoteny.replay.registry import REPLAYS
 from neoteny.training.config import PAPERS_STEPS, TrainConfig
+from neoteny.wording import did_you_mean
 
 SMALL = "small"
 NAMES: dict[str, tuple[str, ...]] = {agent: (*presets, SMALL) for agent, presets in PRESETS.items()}
@@ -34,7 +35,7 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
     if agent not in PRESETS or preset not in NAMES[agent]:
         known = NAMES.get(agent)
         raise UsageError(
-            f"{agent} has the presets {', '.join(known)}, got {preset!r}"
+            f"{agent} has the presets {', '.join(known)}, got {preset!r}{did_you_mean(preset, known)}"
             if known
             else f"there is no agent {agent!r}: choose from {', '.join(PRESETS)}"
         )

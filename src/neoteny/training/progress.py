@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 from neoteny.training.config import TrainConfig
+from neoteny.training.evaluate import described
 
 _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
 
@@ -20,7 +21,6 @@ class Progress:
         self._quiet = quiet
         self._live = not quiet and sys.stdout.isatty()
         self._returns: deque[float] = deque(maxlen=20)
-        self._evaluated: float | None = None
         self._marks: deque[tuple[float, int]] = deque(maxlen=50)
         self._shown = 0.0
         self._values: dict[str, float] = {}
@@ -29,9 +29,9 @@ class Progress:
         """An episode ended with this return."""
         self._returns.append(value)
 
-    def evaluated(self, value: float) -> None:
-        """An evaluation gave this mean return."""
-        self._evaluated = value
+    def evaluated(self, step: int, returns: list[float]) -> None:
+        """An evaluation gave these returns: a line of its own, at once."""
+        self._print(f"{step:>9,} / {self._total:,}  evaluation: {described(returns)}", "\n")
 
     def metrics(self, values: dict[str, float]) -> None:
         """New metrics."""
@@ -52,8 +52,7 @@ class Progress:
             return
         self._shown = now
         self._marks.append((now, step))
-        line = self.line(step)
-        print("\r\x1b[K" + line if self._live else line, end="" if self._live else "\n", flush=True)
+        self._print(self.line(step), "" if self._live else "\n")
 
     def line(self, step: int) -> str:
         """step, steps per second, time left, returns and the last metrics."""
@@ -65,8 +64,6 @@ class Progress:
             parts.append(f"{speed:,.0f} steps/s, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left")
         if self._returns:
             parts.append(f"return {self._returns[-1]:.1f} (mean {sum(self._returns) / len(self._returns):.1f})")
-        if self._evaluated is not None:
-            parts.append(f"eval {self._evaluated:.1f}")
         for name, value in self._values.items():
             parts.append(f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}")
         return "  ".join(parts)
@@ -74,6 +71,10 @@ class Progress:
     def say(self, text: str) -> None:
         """Something that a person should know, even of a quiet run."""
         print(("\r\x1b[K" if self._live else "") + text, file=sys.stderr, flush=True)
+
+    def _print(self, line: str, end: str) -> None:
+        if not self._quiet:
+            print(("\r\x1b[K" if self._live else "") + line, end=end, flush=True)
 
     def done(self) -> None:
         """End the live line."""

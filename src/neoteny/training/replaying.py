@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
+from gymnasium.vector import SyncVectorEnv
+from numpy.typing import NDArray
 
 from neoteny import envs
 from neoteny.errors import UsageError, missing_extra
@@ -32,25 +36,10 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
 
 def film(directory: Path, seed: int) -> Path:
     """Write a video of one episode of a run's policy into its directory."""
-    config = _own_environment(directory)
+    import imageio.v3 as iio
+
     policy = load_policy(directory)
-    try:
-        import imageio.v3 as iio
-        import imageio_ffmpeg  # noqa: F401 - the writer that imageio looks for
-    except ImportError as error:
-        raise missing_extra("--video", "train", error) from error
-    options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
-    try:
-        made = envs.make(config.env, 1, options)
-        obs, _ = made.reset(seed=seed)
-        frames = [made.render()[0]]
-    except UsageError:
-        raise
-    except Exception as error:  # GL fails in as many ways as there are drivers
-        raise UsageError(
-            f"--video cannot render here ({type(error).__name__}: {error}): install a GL library, on Debian "
-            "libegl1 (then MUJOCO_GL=egl) or libosmesa6 (then MUJOCO_GL=osmesa)"
-        ) from error
+    made, obs, frames = start_filming(directory, seed)
     ended = False
     while not ended:
         obs, _, terminated, truncated, _ = made.step(policy(obs))
@@ -63,6 +52,31 @@ def film(directory: Path, seed: int) -> Path:
         warnings.filterwarnings("ignore", message=".*os.fork", category=RuntimeWarning)  # imageio starts ffmpeg by it
         iio.imwrite(path, np.stack(frames), fps=30)
     return path
+
+
+def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[Any], list[NDArray[Any]]]:
+    """The run's environment, its first observation and its first frame; an error where no video can be made."""
+    config = _own_environment(directory)
+    try:
+        import imageio.v3  # noqa: F401
+        import imageio_ffmpeg  # noqa: F401 - the writer that imageio looks for
+    except ImportError as error:
+        raise missing_extra("--video", "train", error) from error
+    options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
+    try:
+        made = envs.make(config.env, 1, options)
+        obs, _ = made.reset(seed=seed)
+        frame = made.render()[0]
+    except UsageError:
+        raise
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        raise UsageError(f"--video cannot render {config.env}: {error}") from error
+    except Exception as error:  # GL fails in as many ways as there are drivers
+        raise UsageError(
+            f"--video cannot render here ({type(error).__name__}: {error}): install a GL library, on Debian "
+            "libegl1 (then MUJOCO_GL=egl) or libosmesa6 (then MUJOCO_GL=osmesa)"
+        ) from error
+    return made, obs, [frame]
 
 
 def _own_environment(directory: Path) -> TrainConfig:

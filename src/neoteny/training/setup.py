@@ -20,9 +20,10 @@ from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.compiled import compiled, keep_compiled
+from neoteny.training.compiled import compiled, keep_compiled, start_on
 from neoteny.training.config import TrainConfig
 from neoteny.training.identity import describe_own
+from neoteny.training.own_envs import each_new, first_observations
 from neoteny.training.policy import problem_of
 from neoteny.training.probes import Probes
 from neoteny.training.session import Session
@@ -52,7 +53,9 @@ class Setup:
 
 def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, horizon: int) -> tuple[Setup, Session]:
     """Everything as it is before the first step. horizon: the steps that schedules over the run are made for."""
+    backend = start_on(config.device)
     keep_compiled()
+    make_env = each_new(make_env)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
     made = envs.make(config.env, config.num_envs, options, make_env)
     problem = dataclasses.replace(problem_of(made, config), total_timesteps=horizon)
@@ -70,7 +73,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         "make_env": None,
         "network": None,
         **describe_own(make_env, made.envs[0], network),
-        "backend": jax.default_backend(),
+        "backend": backend,
         "horizon": horizon,
     }
     agent = make_agent(config.agent, problem, network)
@@ -95,7 +98,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         state=agent.init(jax.random.key(config.seed)),
         buffer=buffer,
         envs=made,
-        obs=made.reset(seed=seeds(config))[0],
+        obs=first_observations(made, seeds(config)),
         rng=np.random.default_rng([config.seed, 1]),
     )
     return setup, session

@@ -14,6 +14,7 @@ from neoteny.errors import UsageError
 from neoteny.training import checkpoint
 from neoteny.training.cautions import cautions, shortfalls
 from neoteny.training.checkpoint import Checkpoint, Checkpoints
+from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
 from neoteny.training.identity import describe_network
@@ -102,6 +103,7 @@ def resume(
             on_nan=on_nan or config.on_nan,
         )
         limit_threads(config)
+        start_on(config.device)
         changed = _changed_versions(facts)
         if changed and not allow_version_change:
             raise UsageError(
