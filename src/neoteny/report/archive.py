@@ -20,7 +20,7 @@ import numpy as np
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.training.run import read_config, read_lines, read_metrics
 
 FORMAT = 1
 POINTS = 100
@@ -50,6 +50,24 @@ class History:
     """Every other metric over training; of a long run, means over equal parts."""
     timing: dict[str, float | None]
     """seconds, steps_per_second and peak_resident_mb."""
+
+
+def runs_in(place: Path) -> list[Path]:
+    """Return the runs in a directory: their directories, and the archives of runs. An archive alone is one, too."""
+    if not place.is_dir():
+        return [place] if is_archive(place) else []
+    directories = [path.parent for path in place.rglob("config.json") if (path.parent / "metrics.jsonl").exists()]
+    return [*sorted(directories), *sorted(path for path in place.rglob("*.jsonl") if is_archive(path))]
+
+
+def run_name(path: Path) -> str:
+    """Return a run's name, <env>/<agent>-<replay>/<seed>-<id>, from where its directory or archive is."""
+    return "/".join(path.resolve().with_suffix("" if path.suffix == ".jsonl" else path.suffix).parts[-3:])
+
+
+def read_history(path: Path) -> History:
+    """Return the history of a run, from its directory or its archive."""
+    return read_archive(path) if is_archive(path) else read_run(path, *read_config(path))
 
 
 def thin(steps: np.ndarray, values: np.ndarray) -> Series:

@@ -94,6 +94,9 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
     notes = []
     if unfinished := sum(not record.done for record in records):
         notes.append(f"Not finished: {unfinished} of {len(records)} runs. They are in the curves, and have no score.")
+    versions = sorted({record.made_by for record in records if record.made_by})
+    if len(versions) > 1:
+        notes.append(f"These runs were made by {len(versions)} versions of neoteny: {', '.join(versions)}.")
     if training := sum(not record.evaluated for record in records):
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neoteny.errors import UsageError, missing_extra
+from neoteny.report.archive import History, Series, is_archive, read_history, run_name, runs_in
 from neoteny.report.foreign import Rows, read_csv, read_evaluations
 from neoteny.training.config import TrainConfig
-from neoteny.training.run import read_config, read_lines, read_metrics
 
 if TYPE_CHECKING:
     import pandas
@@ -24,8 +23,6 @@ LAST = 0.1
 AT_LEAST = 3
 """and over at least so many of them."""
 
-Series = tuple[np.ndarray, np.ndarray]
-"""Steps, and a value at each."""
 Scores = dict[str, dict[str, np.ndarray]]
 """By method and task, a number for each seed."""
 
@@ -49,6 +46,8 @@ class Record:
     steps_per_second: float = math.nan
     peak_mb: float = math.nan
     source: str = ""
+    made_by: str = ""
+    """The version of neoteny that made it: its commit, or its number where no commit is known."""
 
 
 def late(values: np.ndarray) -> float:
@@ -75,29 +74,30 @@ def scores_of(records: Sequence[Record], measure: str = "score") -> Scores:
 
 
 def read_runs(paths: Sequence[Path], names: Mapping[Path, str] | None = None) -> list[Record]:
-    """The runs in directories, evaluations.npz of SB3 and tidy .csv files.
+    """The runs in directories, archives of runs, evaluations.npz of SB3 and tidy .csv files.
 
-    names: what to call each run, by its directory; no other runs are then read. Without it a run is called by its
-    agent, replay and interventions, and by the settings in which it differs from others of that name.
+    names: what to call each run, by its directory or archive; no other runs are then read. Without it a run is called
+    by its agent, replay and interventions, and by the settings in which it differs from others of that name. A run that
+    is there with its archive is read once.
     """
     if names is not None:
-        found = [(path, method) for path, method in names.items() if (path / "config.json").exists()]
-        return _distinct([_read(path, *read_config(path), method) for path, method in found])
+        return _distinct([_record(path, read_history(path), method) for path, method in names.items()])
     records: list[Record] = []
-    ours: dict[Path, tuple[TrainConfig, dict[str, Any]]] = {}
+    ours: dict[Path, History] = {}
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no {path}: name a directory of runs, a .csv file or an evaluations.npz")
         if path.suffix == ".csv":
             records += [_foreign(rows) for rows in read_csv(path)]
             continue
-        for archive in sorted(path.rglob("evaluations.npz")) if path.is_dir() else [path]:
-            records.append(_foreign(read_evaluations(archive)))
-        for config in sorted(path.rglob("config.json")) if path.is_dir() else []:
-            if (config.parent / "metrics.jsonl").exists():
-                ours[config.parent.resolve()] = read_config(config.parent)
-    called = _names({path: config for path, (config, _) in ours.items()})
-    records += [_read(path, config, facts, called[path]) for path, (config, facts) in ours.items()]
+        for evaluations in sorted(path.rglob("evaluations.npz")) if path.is_dir() else [path]:
+            if not is_archive(evaluations):
+                records.append(_foreign(read_evaluations(evaluations)))
+        ours |= {found.resolve(): read_history(found) for found in runs_in(path)}
+    directories = {run_name(path) for path in ours if path.is_dir()}
+    ours = {path: one for path, one in ours.items() if path.is_dir() or run_name(path) not in directories}
+    called = _names({path: history.config for path, history in ours.items()})
+    records += [_record(path, history, called[path]) for path, history in ours.items()]
     if not records:
         raise UsageError(f"there are no runs in {', '.join(map(str, paths))}: name the directory that holds them")
     return _distinct(records)
@@ -124,43 +124,39 @@ def _foreign(rows: Rows) -> Record:
     return Record(rows.method, rows.task, rows.seed, rows.steps, rows.returns, source=rows.source)
 
 
-def _read(path: Path, config: TrainConfig, facts: dict[str, Any], method: str) -> Record:
-    lines = read_metrics(path)
-    evaluated = any(line.get("eval_return") is not None for line in lines)
-    steps, returns = _column(lines, "eval_return" if evaluated else "episode_return")
-    timing = read_lines(path / "timing.jsonl")
-    speeds = [line["steps_per_second"] for line in timing if "steps_per_second" in line]
+def _record(path: Path, history: History, method: str) -> Record:
+    """Return the record of a run, from its directory or its archive at `path`."""
+    evaluated = len(history.evaluations[0]) > 0
+    steps, returns = history.evaluations if evaluated else history.episodes
+    timing = {name: math.nan if value is None else value for name, value in history.timing.items()}
     return Record(
         method,
-        config.env,
-        config.seed,
+        history.config.env,
+        history.config.seed,
         steps,
         returns,
         evaluated=evaluated,
-        done=(path / "DONE").exists(),
-        series=_series(lines),
-        seconds=_seconds(timing),
-        steps_per_second=float(np.median(speeds)) if speeds else math.nan,
-        peak_mb=max((line["peak_resident_mb"] for line in timing if line.get("peak_resident_mb")), default=math.nan),
+        done=history.done,
+        series={name: series for name, series in history.series.items() if _shown(name)},
+        seconds=timing["seconds"],
+        steps_per_second=timing["steps_per_second"],
+        peak_mb=timing["peak_resident_mb"],
         source=str(path),
+        made_by=made_by(history.facts),
     )
 
 
-def _seconds(timing: list[dict[str, Any]]) -> float:
-    """Over all lives of a run; the clock of each begins at 0."""
-    ends = [before["seconds"] for before, line in itertools.pairwise(timing) if "life" in line]
-    return sum(ends) + timing[-1]["seconds"] if timing else math.nan
+def _shown(name: str) -> bool:
+    """Return whether a report shows a series: ages, and each measure of each network on each batch."""
+    return name.startswith("age_") or (name.startswith(("probe/", "batch/")) and name.count("/") == 2)
 
 
-def _column(lines: list[dict[str, Any]], name: str) -> Series:
-    known = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-    return np.array([step for step, _ in known], np.int64), np.array([value for _, value in known], np.float64)
-
-
-def _series(lines: list[dict[str, Any]]) -> dict[str, Series]:
-    """Ages, and each measure of each network on each batch."""
-    names = {name for line in lines for name in line if name.startswith(("age_", "probe/", "batch/"))}
-    return {name: _column(lines, name) for name in sorted(names) if name.count("/") in (0, 2)}
+def made_by(facts: Mapping[str, Any]) -> str:
+    """Return which version of neoteny made a run, from what its config.json says."""
+    source = facts.get("source") or {}
+    if not source.get("commit"):
+        return facts.get("versions", {}).get("neoteny", "")
+    return source["commit"][:12] + (" with changes" if source.get("changed") else "")
 
 
 def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:

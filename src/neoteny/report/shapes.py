@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neoteny.report.scores import Series
+from neoteny.report.archive import Series
 
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 """Told apart by the colour-blind (Okabe and Ito, grey for black), on white and on black."""
