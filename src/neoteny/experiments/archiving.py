@@ -8,8 +8,8 @@ from pathlib import Path
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.report.archive import read_archive, read_digests, read_run, write_archive
+from neoteny.training.checkpoint import digests, manifests
 from neoteny.training.files import checksum
-from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_config
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
@@ -46,12 +46,12 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
         own = {name: facts["environment"][name] for name in ("make_env", "network") if facts["environment"].get(name)}
         name = str(config.default_directory(own).relative_to("runs"))
         path = out / f"{name}.jsonl"
-        digests = digests_of(directory)
+        made = digests_of(directory)
         if path.exists():
-            _check_same(path, directory, digests)
+            _check_same(path, directory, made)
             same.append(path)
             continue
-        write_archive(path, name, read_run(directory, config, facts), digests)
+        write_archive(path, name, read_run(directory, config, facts), made)
         read_archive(path)  # what cannot be read back must not be committed
         written.append(path)
     return written, same, unfinished
@@ -59,14 +59,14 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
 
 def digests_of(directory: Path) -> dict[str, str]:
     """Return digests of a run's metrics and of each part of its last checkpoint."""
-    checkpoint = facts_of(directory)["checkpoint"] or {"digests": {}}
-    return {"metrics": checksum((directory / "metrics.jsonl").read_bytes())[:16], **checkpoint["digests"]}
+    saved = digests(directory)[1] if manifests(directory) else {}
+    return {"metrics": checksum((directory / "metrics.jsonl").read_bytes())[:16], **saved}
 
 
-def _check_same(path: Path, directory: Path, digests: dict[str, str]) -> None:
+def _check_same(path: Path, directory: Path, made: dict[str, str]) -> None:
     """Refuse to replace a result by another one of the same run: nobody chooses which results are kept."""
     before = read_digests(path)
-    if differing := sorted(name for name in digests if before.get(name) != digests[name]):
+    if differing := sorted(name for name in made if before.get(name) != made[name]):
         raise UsageError(
             f"{path} is the archive of another result of the same run as {directory} (they differ in "
             f"{', '.join(differing)}): keep it, or remove it by hand and say why"

@@ -12,7 +12,7 @@ from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.report.about import About
 from neoteny.report.gather import Report, default_claims, findings_of, gather
 from neoteny.report.scores import read_runs
-from neoteny.report.verdict import Finding
+from neoteny.report.verdict import Claim, Finding
 from neoteny.report.words import sentence
 from neoteny.report.write import write_report
 
@@ -45,7 +45,7 @@ def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
         where = ", ".join(map(str, places))
         raise UsageError(f"none of the {len(plan.runs)} runs of {plan.name} at {plan.scale} scale is in {where}")
     try:
-        report = gather(read_runs([], names), about(plan), _claims(plan))
+        report = gather(read_runs([], names), about(plan), plan_claims(plan))
     except ImportError as error:
         raise missing_extra("the report", "report", error) from error
     return publish(report, out)
@@ -54,7 +54,7 @@ def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
 def findings(plan: Plan, place: Path) -> tuple[Finding, ...]:
     """What is known of a plan's claims so far."""
     names = {place / run.directory: run.method for run in plan.runs}
-    return findings_of(read_runs([], names), _claims(plan), about(plan))
+    return findings_of(read_runs([], names), plan_claims(plan), about(plan))
 
 
 def about(plan: Plan) -> About:
@@ -75,7 +75,8 @@ def publish(report: Report, out: Path) -> Path:
     return page
 
 
-def _claims(plan: Plan) -> tuple:
+def plan_claims(plan: Plan) -> tuple[Claim, ...]:
+    """Return what a plan claims: what its file says, or every method against uniform replay."""
     if plan.claims is not None:
         return plan.claims
     return default_claims(list(dict.fromkeys(run.method for run in plan.runs)))
