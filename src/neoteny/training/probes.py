@@ -30,10 +30,10 @@ SAMPLES = 128
 """Transitions in a probe batch, at most."""
 TAU = 0.01
 """At most this GraMa score is inactive, as for ReGraMa."""
-FIT_STEPS = 20
-FIT_LR = 1e-3
 FIT_PIXELS = 32
 """Stacks of frames that are fitted: convolutions are slow on a CPU."""
+NEW_NETWORKS = 4
+"""New networks of each kind whose mean loss trainability is relative to: one alone may be a third off."""
 
 
 class Probes:
@@ -177,36 +177,37 @@ class Probes:
 
     def _begin_fits(
         self, params: dict[str, Tree], state: Tree, given: Any
-    ) -> tuple[dict[str, trainability.Fit], dict[str, trainability.Task]]:
+    ) -> tuple[dict[str, trainability.Fit], dict[str, Array]]:
         values = self._values(state, given)
-        fits = {name: trainability.begin(params[name], values[name], FIT_LR) for name in params}
+        fits = {name: trainability.begin(params[name], values[name]) for name in params}
         new = {name: values[name](network.init(self._key)) for name, network in self._networks.items()}
-        return fits, {name: trainability.random_task(outputs) for name, outputs in new.items()}
+        return fits, {name: trainability.random_target(outputs) for name, outputs in new.items()}
 
     def _advance_fits(
-        self, fits: dict[str, trainability.Fit], tasks: dict[str, trainability.Task], state: Tree, given: Any
+        self, fits: dict[str, trainability.Fit], targets: dict[str, Array], state: Tree, given: Any
     ) -> dict[str, trainability.Fit]:
         values = self._values(state, given)
-        return {name: trainability.advance(fit, values[name], tasks[name], FIT_LR) for name, fit in fits.items()}
+        return {name: trainability.advance(fit, values[name], targets[name]) for name, fit in fits.items()}
 
     def _fit(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, trainability.Fit]:
         """Fits of a random target, from these weights of each network; still to be waited for."""
-        fits, tasks = self._begin(params, state, given)
-        for _ in range(FIT_STEPS):
-            fits = self._advance(fits, tasks, state, given)
+        fits, targets = self._begin(params, state, given)
+        for _ in range(trainability.STEPS + 1):
+            fits = self._advance(fits, targets, state, given)
         return fits
 
     def _begin_trainability(self, session: Session, given: Any) -> dict[str, trainability.Fit]:
         if given[1]:
             given = (given[0][:, :FIT_PIXELS], {name: value[:, :FIT_PIXELS] for name, value in given[1].items()})
         if session.new_fit is None:
-            new = self._fit(self._init(jax.random.fold_in(self._key, 1)), session.state, given)
-            session.new_fit = {name: float(fit.least) for name, fit in new.items()}
+            keys = jax.random.split(jax.random.fold_in(self._key, 1), NEW_NETWORKS)
+            new = [self._fit(self._init(key), session.state, given) for key in keys]
+            session.new_fit = {name: float(np.mean([fits[name].least for fits in new])) for name in self._networks}
         present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
         return self._fit(present, session.state, given)
 
     def _trainability(self, session: Session, fits: dict[str, trainability.Fit]) -> dict[str, float]:
-        """The loss left from the present weights, over that from new ones."""
+        """The loss left from the present weights, over the mean of that from new ones."""
         assert session.new_fit is not None
         new = session.new_fit
         return {f"probe/{name}/trainability": float(fit.least) / new[name] for name, fit in fits.items()}
