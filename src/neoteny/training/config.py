@@ -9,7 +9,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
@@ -18,7 +18,8 @@ from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
 
 if TYPE_CHECKING:
-    Replay = ReplayArg = Any  # what may be given: also a schedule, and a mapping
+    Replay: TypeAlias = Any  # what may be given: also a schedule
+    ReplayArg: TypeAlias = Any  # and a mapping
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
 
