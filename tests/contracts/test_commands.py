@@ -169,7 +169,7 @@ def test_the_wheel_alone_brings_numpy_and_draws(tmp_path: Path) -> None:
     draw = (
         "import numpy as np, neoteny; "
         "sampler = neoteny.AgeWeightedSampler(neoteny.LinearDecay(decay_steps=80_000, min_weight=0.1)); "
-        "ring = dict(num_stored=900, head=7, capacity=1000, num_envs=1); "
+        "ring = dict(num_stored=900, head=900, capacity=1000, num_envs=1); "
         "slots = sampler.slots(np.random.default_rng(0), batch_size=256, **ring); "
         "print(slots.dtype, slots.shape)"
     )

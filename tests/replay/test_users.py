@@ -242,7 +242,13 @@ class Hiding:
 
 
 def test_an_instance_is_written_down_and_made_again() -> None:
-    for schedule in (Here(), Here(500, "y"), n.LinearDecay(70, 0.2), n.EmphasizeRecent(0.99, 10), n.Uniform()):
+    for schedule in (
+        Here(),
+        Here(500, "y"),
+        n.LinearDecay(np.int64(70), np.float32(0.25)),
+        n.EmphasizeRecent(0.99, 10),
+        n.Uniform(),
+    ):
         config = TrainConfig("E", replay=ReplayConfig(schedule, capacity=1_000))
         again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
         assert schedule_of(again.replay) == schedule

@@ -92,9 +92,10 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
 
 def name_and_numbers(schedule: Schedule) -> tuple[str, dict[str, Any]]:
     """What makes `schedule` again by ``make_sampler``: of ours its name, of a user's ``package.module:Class``."""
+    kind: Any = type(schedule)
     for name, named in REPLAYS.items():
-        if type(schedule) is named.schedule and not (named.prioritised or named.combined):
-            return name, {number: getattr(schedule, field) for number, field in named.numbers.items()}
+        if kind is named.schedule and not (named.prioritised or named.combined):
+            return name, {n: users.plain(n, getattr(schedule, field)) for n, field in named.numbers.items()}
     return users.name_of(schedule)
 
 

@@ -55,7 +55,7 @@ def make_schedule(name: str, parameters: Mapping[str, Any]) -> Schedule:
     return schedule
 
 
-def name_of(schedule: Schedule) -> tuple[str, dict[str, Any]]:
+def name_of(schedule: Any) -> tuple[str, dict[str, Any]]:
     """The name and the parameters that make `schedule` again, in another process too: a dataclass tells both."""
     kind = type(schedule)
     name = f"{kind.__module__}:{kind.__qualname__}"
@@ -78,7 +78,7 @@ def parameters_as_text(given: Mapping[str, Any] | Iterable[str] | str) -> tuple[
     """Parameters, or texts name=value, in one form: sorted by name, each value as JSON; equal if they are equal."""
     if not isinstance(given, Mapping):
         given = parameters_from_text([given] if isinstance(given, str) else given)
-    return tuple(f"{name}={json.dumps(_plain(name, given[name]))}" for name in sorted(given))
+    return tuple(f"{name}={json.dumps(plain(name, given[name]))}" for name in sorted(given))
 
 
 def parameters_from_text(texts: Iterable[str]) -> dict[str, Any]:
@@ -101,12 +101,11 @@ def _find(name: str) -> Any:
             module = import_module(module_name)
         return getattr(module, class_name)
     except Exception as error:  # a user's module may raise anything
-        hint = {
-            ModuleNotFoundError: " (run where it is, or put its directory into PYTHONPATH)",
-            AttributeError: " (a class of a script can only be used by that script: put it into a module)"
-            if module_name == "__main__"
-            else "",
-        }.get(type(error), "")
+        hint = ""
+        if module_name == "__main__":
+            hint = " (a class of a script can only be used by that script: put it into a module)"
+        elif isinstance(error, ModuleNotFoundError):
+            hint = " (run where it is, or put its directory into PYTHONPATH)"
         raise UsageError(f"--replay {name}: {type(error).__name__}: {error}{hint}") from error
 
 
@@ -121,7 +120,8 @@ def _current_directory_first() -> Iterator[None]:
         sys.path.remove(directory)
 
 
-def _plain(name: str, value: Any) -> Any:
+def plain(name: str, value: Any) -> Any:
+    """`value` as plain data of one form, or an error that says which parameter has none."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer():

@@ -8,19 +8,20 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
+from neoteny.wording import counted
 
 if TYPE_CHECKING:
-    Replay = ReplayArg = Any  # what may be given: also a schedule, and a mapping
+    Replay: TypeAlias = Any  # what may be given: also a schedule
+    ReplayArg: TypeAlias = Any  # and a mapping
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
-from neoteny.wording import counted
 
 
 @dataclass(frozen=True)
