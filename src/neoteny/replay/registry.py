@@ -66,8 +66,8 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
     if ":" in name:
         return _by_age(sampler, users.make_schedule(name, numbers))
     if name not in REPLAYS:
-        known = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
-        raise UsageError(f"there is no replay {name!r}: choose from {known}")
+        choices = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
+        raise UsageError(f"there is no replay {name!r}: choose from {choices}")
     named = REPLAYS[name]
     known = {**named.numbers, **(_PER if named.prioritised else {})}
     if unknown := sorted(set(numbers) - set(known)):
