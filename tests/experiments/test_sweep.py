@@ -174,7 +174,7 @@ class Broken(PendulumEnv):
 
     def step(self, action):
         Broken.steps += 1
-        if Broken.steps == 250:
+        if Broken.steps == 150:
             jax.jit(self.fail)(1.0)
         return super().step(action)
 

@@ -70,12 +70,9 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
         keys = ("grid", name)
         _check_name(name, takes, data["agent"], keys, source)
         grid[name] = [_value(value, takes[name], keys, source, "each value of ") for value in values]
-    for several, keys in (
-        (data["environments"], ("environments",)),
-        (data["seeds"], ("seeds",)),
-        *((values, ("grid", name)) for name, values in grid.items()),
-    ):
-        _check_different(several, keys, source)
+        _check_different(grid[name], keys, source)
+    for key in ("environments", "seeds"):
+        _check_different(data[key], (key,), source)
     return {**data, "settings": check(data.get("settings", {}), ("settings",)), "methods": methods, "grid": grid}
 
 

@@ -45,10 +45,10 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin is Literal:
         _require(isinstance(value, str) and value in arguments)
     elif kind is int:
-        _require(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value % 1 == 0)
+        _require(_is_finite(value) and value % 1 == 0)
         return int(value)
     elif kind is float:
-        _require(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value))
+        _require(_is_finite(value))
         return value if isinstance(value, Integral) else float(value)
     elif kind in (bool, str, type(None)):
         _require(isinstance(value, kind))
@@ -61,6 +61,11 @@ def _fits(value: Any, kind: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number at all, and a finite one; booleans are integers to Python, and not here."""
+    return isinstance(value, Real) and type(value) is not bool and math.isfinite(value)
 
 
 def _require(fact: bool) -> None:
