@@ -81,7 +81,7 @@ WRONG = [
     (
         UNIFORM,
         'uniform = { replay = "broken_module:Mine" }',
-        "cannot be used: ZeroDivisionError",
+        "ZeroDivisionError: division by zero",
     ),
     (
         UNIFORM,

@@ -32,6 +32,8 @@ SHAPE: dict[str, Any] = {
 _REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
 _ELSEWHERE = {"env": "environments", "seed": "seeds", "total_timesteps": "steps"}
 """What a run has and no setting may be, since these keys of the plan give it."""
+_IN_A_PLAN = {"replay_arg": dict[str, Any] | tuple[str, ...]}
+"""Settings that a plan may write as a table, where the command line has name=value."""
 
 
 def shaped(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def settings_of(agent: str) -> dict[str, Any]:
     found = {name: own[name] for name in own if name not in ("agent", "replay", "plasticity", *_ELSEWHERE)}
     for part in (AGENTS[agent], ReplayConfig, PlasticityConfig):
         found |= get_type_hints(part)
-    return found
+    return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
 
 
 def check_replay(config: TrainConfig) -> None:

@@ -63,6 +63,7 @@ def main() -> int:
     try:
         carry_out(TrainConfig.from_json(json.load(sys.stdin)), Path(sys.argv[1]))
     except (Exception, Interrupted) as error:
+        sys.stdout.flush()  # the reason comes last in a log that both share
         if not isinstance(error, (UsageError, RunStopped, Interrupted)):
             traceback.print_exc()
         print(reason(error), file=sys.stderr)

@@ -65,7 +65,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _is_finite(value: Any) -> bool:
     """Whether it is a number at all, and a finite one; booleans are integers to Python, and not here."""
-    return isinstance(value, Real) and type(value) is not bool and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def _require(fact: bool) -> None:
