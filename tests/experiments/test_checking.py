@@ -58,6 +58,8 @@ WRONG = [
     (SETTING, "learning_starts = 0.5", "settings.learning_starts must be a whole number, got 0.5"),
     (SETTING, "learning_starts = false", "settings.learning_starts must be a whole number, got False"),
     (SETTING, "learning_starts = 0", "learning_starts must be >= 1, got 0"),
+    (SETTING, "capacity = 0", "capacity must be at least num_envs, 1, got 0"),
+    (SETTING, "n_step = 0", "n_step must be >= 1, got 0"),
     (SETTING, "actor_lr = nan", "settings.actor_lr must be a finite number, got nan"),
     (SETTING, "sticky = 1", "settings.sticky must be true or false, got 1"),
     (SETTING, "sticky = true", "sticky is for Atari, and Pendulum-v1 is not"),

@@ -110,8 +110,7 @@ def test_the_size_is_what_the_buffer_asks_for(
     asked: list[int] = []
     monkeypatch.setattr(memory, "require", lambda size, what: asked.append(size))
     _make_buffer(config, problem, make_sampler(replay, "exact", 100, {}))
-    shape = () if problem.action_low is None else (problem.num_actions,)
-    assert asked == [replay_bytes(config, problem.obs_shape, problem.pixels, shape)]
+    assert asked == [replay_bytes(config, problem)]
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_dry_run_lists_and_measures(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert said.count("seed 1") == 4
     assert "td3 on Pendulum-v1:" in said
-    assert re.search(r"About \d+\.\d (seconds|minutes) on \d cores? for all 4 runs\.", said)
+    assert re.search(r"About \d+\.\d (seconds|minutes) on \d+ cores? for 4 runs\.", said)
     assert not out.exists()
 
 
@@ -254,7 +254,7 @@ def test_dry_run_measures_a_plan_shorter_than_its_measuring(tmp_path: Path, caps
     assert main(["sweep", plan, "--out", str(tmp_path / "runs"), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"td3 on Pendulum-v1: [\d,]+ steps/s", said)
-    assert re.search(r"About [1-9]\d*\.\d (seconds|minutes) on \d cores? for all 2 runs\.", said)
+    assert re.search(r"About [1-9]\d*\.\d (seconds|minutes) on \d+ cores? for 2 runs\.", said)
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
 from neoteny.experiments.source import Keys, Source, dotted
+from neoteny.experiments.work import reason
 from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -90,12 +91,16 @@ def settings_of(agent: str) -> dict[str, Any]:
 def check_replay(config: TrainConfig) -> None:
     """Refuse a replay that there is not, or that does not take the numbers given; a user's own is imported and made."""
     replay = config.replay
+    if replay.capacity < config.num_envs:
+        raise UsageError(f"--capacity must be at least --num-envs, {config.num_envs}, got {replay.capacity}")
+    if replay.n_step < 1:
+        raise UsageError(f"--n-step must be >= 1, got {replay.n_step}")
     try:
         make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
     except UsageError:
         raise
     except Exception as error:  # whatever a user's own module does wrong
-        raise UsageError(f"replay {replay.replay} cannot be used: {type(error).__name__}: {error}") from error
+        raise UsageError(f"--replay {replay.replay}: {reason(error)}") from error
 
 
 def where(sentence: str, places: Mapping[str, Keys], otherwise: Keys) -> Keys:

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from neoteny.errors import Interrupted, RunStopped, UsageError
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.experiments.sweep import Outcome, sweep
@@ -115,11 +115,10 @@ def _check(plan: Plan, out: Path, jobs: int | None) -> None:
     left = [run for run in plan.runs if not is_done(out / run.directory)]
     if not left:
         return
-    from neoteny.experiments.ready import (
-        check_environments,
-        check_memory,
-    )  # JAX, of which a plan that is done needs none
-
+    try:
+        from neoteny.experiments.ready import check_environments, check_memory
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
     sizes = check_environments(left)
     if jobs is not None:
         check_memory(sizes, jobs)
@@ -203,7 +202,7 @@ def _dry_run(plan: Plan, out: Path, cores: int) -> int:
     print("Measuring each kind of run for a few seconds:")
     needed = seconds(plan, cores)
     on = "1 core" if cores == 1 else f"{cores} cores"
-    print(f"About {in_words(needed)} on {on} for all {count(len(plan.runs))}.")
+    print(f"About {in_words(needed)} on {on} for {count(len(plan.runs))}.")
     return 0
 
 

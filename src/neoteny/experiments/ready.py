@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from neoteny import envs
-from neoteny.errors import UsageError, missing_extra
+from neoteny.agents.agent import Problem
+from neoteny.errors import UsageError
 from neoteny.experiments.checking import in_a_plans_words
 from neoteny.experiments.plan import PlannedRun
+from neoteny.experiments.work import reason
 from neoteny.replay import memory
 from neoteny.replay.frames import Frames, FrameStore
 from neoteny.replay.registry import REPLAYS
 from neoteny.replay.storage import Layout, transition_fields
 from neoteny.training.config import TrainConfig
+from neoteny.training.policy import problem_of
 
 
 def check_environments(runs: Sequence[PlannedRun]) -> list[int]:
     """Make each environment once and see that the agent can act there; the bytes of each run's replay buffer."""
-    try:
-        from neoteny.training.policy import problem_of
-    except ImportError as error:
-        raise missing_extra("training", "train", error) from error
     made: dict[tuple[Any, ...], Any] = {}
     sizes = []
     with contextlib.ExitStack() as stack:
@@ -38,19 +37,19 @@ def check_environments(runs: Sequence[PlannedRun]) -> list[int]:
             except UsageError as error:
                 raise run.source.wrong(("environments",), in_a_plans_words(str(error))) from error
             except Exception as error:  # whatever a user's own environment does wrong
-                words = f"{config.env} cannot be made: {type(error).__name__}: {error}"
-                raise run.source.wrong(("environments",), words) from error
-            sizes.append(replay_bytes(config, problem.obs_shape, problem.pixels, _action_shape(problem)))
+                raise run.source.wrong(("environments",), f"{config.env} cannot be made: {reason(error)}") from error
+            sizes.append(replay_bytes(config, problem))
     return sizes
 
 
-def replay_bytes(config: TrainConfig, obs_shape: tuple[int, ...], pixels: bool, action_shape: tuple[int, ...]) -> int:
+def replay_bytes(config: TrainConfig, problem: Problem) -> int:
     """The bytes for which a run's ReplayBuffer will ask, known without making one."""
-    capacity, fields = config.replay.capacity, transition_fields(obs_shape, action_shape)
+    capacity, shape = config.replay.capacity, problem.obs_shape
+    fields = transition_fields(shape, () if problem.action_low is None else (problem.num_actions,))
     frames = 0
-    if pixels:
+    if problem.pixels:
         del fields["obs"], fields["next_obs"]
-        frames = FrameStore.num_bytes(Frames(obs_shape[1:], obs_shape[0]), capacity, config.num_envs)
+        frames = FrameStore.num_bytes(Frames(shape[1:], shape[0]), capacity, config.num_envs)
     numbers = Layout(fields).width + (config.replay.n_step > 1)  # n-step returns store the discount too
     named = REPLAYS.get(config.replay.replay)
     priorities = 9 if named is not None and named.prioritised else 0
@@ -65,11 +64,6 @@ def check_memory(sizes: Sequence[int], jobs: int) -> None:
         return
     fit = max((count for count in range(len(largest)) if sum(largest[:count]) <= free), default=0)
     advice = f"--jobs {fit} fits, or set a smaller capacity" if fit else "set a smaller capacity, or free memory"
-    what = (
-        f"the replay buffers of {len(largest)} runs at once need" if len(largest) > 1 else "a run's replay buffer needs"
-    )
+    several = f"the replay buffers of {len(largest)} runs at once need"
+    what = several if len(largest) > 1 else "a run's replay buffer needs"
     raise UsageError(f"{what} {sum(largest) / 1e9:.2f} GB and {free / 1e9:.2f} GB are free: {advice}")
-
-
-def _action_shape(problem: Any) -> tuple[int, ...]:
-    return () if problem.action_low is None else (problem.num_actions,)
