@@ -145,14 +145,14 @@ def describe(plan: Plan, out: Path) -> str:
         lines.append(f"  reduced: {plan.reduced}")
     lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
     done = sum(is_done(out / run.directory) for run in plan.runs)
-    lines.append(f"  {count(len(plan.runs))} in {out}, {done} of them done")
+    lines.append(f"  {count(len(plan.runs))}, {done} of them done, in {out}")
     return "\n".join(lines)
 
 
 def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:
     """Say what became of it; the exit status."""
     done = len(outcome.before) + len(outcome.done)
-    print(f"{done} of {count(len(plan.runs))} are done in {out}, {len(outcome.done)} of them now.")
+    print(f"Done in {out}: {done} of {count(len(plan.runs))}, {len(outcome.done)} of them now.")
     for run in outcome.elsewhere:
         print(f"  another process is carrying out {run.directory}")
     for directory, words in outcome.failed.items():
