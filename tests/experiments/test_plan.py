@@ -137,10 +137,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         "bad.toml is not TOML": lambda: load_plan(str(tmp_path / "bad.toml")),
         "it also has steps": lambda: load_plan(str(tmp_path / "both.toml")),
         "has colour, which no plan has": lambda: make_plan("p", {**SMALL, "colour": 3}),
-        "lacks seeds": lambda: make_plan("p", {**SMALL, "seeds": []}),
+        "seeds is empty": lambda: make_plan("p", {**SMALL, "seeds": []}),
         "no \\[laptop\\] part": lambda: make_plan("p", SMALL, "laptop"),
-        "method swd: there is no setting 'widht'": lambda: make_plan("p", {**SMALL, "methods": {"swd": {"widht": 3}}}),
-        "two methods with the same": lambda: make_plan("p", {**SMALL, "methods": {"a": {}, "b": {}}}),
+        "there is no setting methods.swd.widht": lambda: make_plan("p", {**SMALL, "methods": {"swd": {"widht": 3}}}),
+        "the methods a and b have the same": lambda: make_plan("p", {**SMALL, "methods": {"a": {}, "b": {}}}),
         "claims something of 'sdw'; its methods are uniform, swd": lambda: make_plan(
             "p", {**SMALL, "claims": [{"method": "sdw", "baseline": "uniform"}]}
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from browser import opened
 from neoteny.cli import main
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
-from neoteny.experiments.sweep import _start, in_use
+from neoteny.experiments.sweep import _start, in_use, log_of
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import lock, read_lines
@@ -77,11 +78,11 @@ def test_again_it_does_nothing_and_widened_only_what_is_new(whole: Path, capsys:
     before = {run.directory: (whole / "runs" / run.directory / "DONE").stat().st_mtime_ns for run in runs}
     capsys.readouterr()
     assert main(["sweep", write_plan(whole), "--out", str(whole / "runs")]) == 0
-    assert "12 of 12 runs are done" in (said := capsys.readouterr().out)
+    assert "12 of 12 runs" in (said := capsys.readouterr().out)
     assert "0 of them now" in said
     wider = write_plan(whole, seeds="[1, 2, 3, 4]")
     assert main(["reproduce", wider, "--out", str(whole / "runs"), "--jobs", "1"]) == 0
-    assert "16 of 16 runs are done" in (said := capsys.readouterr().out)
+    assert "16 of 16 runs" in (said := capsys.readouterr().out)
     assert "4 of them now" in said
     assert "score of a run: its mean return over the last 10% of evaluations, at least 3" in said  # before the first
     page = whole / "runs" / "report" / "small-full" / "index.html"
@@ -152,7 +153,7 @@ def test_ctrl_c_and_stop_after_leave_everything_resumable(whole: Path, tmp_path:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=HANG)
     assert process.returncode == 130
-    assert "runs left, all saved; the same command goes on" in said
+    assert "left, all saved; the same command resumes them" in said
     stopped = subprocess.run([*command, "--stop-after", "0.1s"], stdout=subprocess.PIPE, text=True)
     assert stopped.returncode == 75
     assert "To be continued" in stopped.stdout
@@ -160,9 +161,52 @@ def test_ctrl_c_and_stop_after_leave_everything_resumable(whole: Path, tmp_path:
     same(whole / "runs", out, plan)
 
 
+BROKEN = """
+import gymnasium
+import jax
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+
+class Broken(PendulumEnv):
+    steps = 0
+
+    def step(self, action):
+        Broken.steps += 1
+        if Broken.steps == 150:
+            jax.jit(self.fail)(1.0)
+        return super().step(action)
+
+    def fail(self, x):
+        raise ValueError("the arm came off\\nand fell")
+
+
+gymnasium.register("Broken-v0", Broken, max_episode_steps=200)
+"""
+
+
 def test_a_failure_is_tried_again_and_does_not_stop_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The reason shown is the exception, not the note on tracebacks that JAX puts behind it, and the log is named."""
+    (tmp_path / "broken_env.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
+    Path(plan).write_text(Path(plan).read_text().replace("MountainCarContinuous-v0", "broken_env:Broken-v0"))
+    broken = [run for run in load_plan(plan).runs if "Broken" in run.config.env]
+    assert main(["sweep", plan, "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    for run in broken:
+        log = log_of(out, run)
+        assert f"again    {run.directory}: ValueError: the arm came off\n" in said.out
+        assert f"  failed: {run.directory}: ValueError: the arm came off (log: {log})\n" in said.out
+        assert "For simplicity, JAX has removed its internal frames" in log.read_text()
+    assert "For simplicity" not in said.out
+    assert "2 of 4 runs, 2 of them now" in said.out
+    assert "2 runs failed, for the reasons above" in said.err
+
+
+def test_an_error_of_configuration_is_not_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, out = write_plan(tmp_path, seeds="[1]", steps=400), tmp_path / "runs"
     runs = load_plan(plan).runs
     broken = out / runs[0].directory
@@ -170,10 +214,11 @@ def test_a_failure_is_tried_again_and_does_not_stop_the_others(
     (broken / "config.json").write_text("not JSON")
     assert main(["sweep", plan, "--out", str(out)]) == 1
     said = capsys.readouterr()
-    assert f"again    {runs[0].directory}" in said.out
+    assert "again" not in said.out
     assert f"failed: {runs[0].directory}: {broken}/config.json is damaged" in said.out
+    assert f"(log: {log_of(out, runs[0])})" in said.out
     assert "3 of 4 runs, 3 of them now" in said.out
-    assert "1 run failed twice" in said.err
+    assert "1 run failed" in said.err
 
 
 def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +230,7 @@ def test_shards_and_runs_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (out / runs[0].directory).mkdir(parents=True)
     held = lock(out / runs[0].directory)
     assert main(["sweep", plan, "--out", str(out)]) == 75
-    assert f"under way in another process: {runs[0].directory}" in capsys.readouterr().out
+    assert f"another process is carrying out {runs[0].directory}" in capsys.readouterr().out
     held.close()
     assert main(["sweep", plan, "--out", str(out)]) == 0
 
@@ -196,8 +241,18 @@ def test_dry_run_lists_and_measures(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert said.count("seed 1") == 4
     assert "td3 on Pendulum-v1:" in said
-    assert "hours on" in said
+    assert re.search(r"About \d+\.\d (seconds|minutes) on \d+ cores? for 4 runs\.", said)
     assert not out.exists()
+
+
+def test_dry_run_measures_a_plan_shorter_than_its_measuring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fifty steps, all of them before the first update."""
+    plan = write_plan(tmp_path, seeds="[1]", steps=50)
+    Path(plan).write_text(Path(plan).read_text().replace(', "MountainCarContinuous-v0"', ""))
+    assert main(["sweep", plan, "--out", str(tmp_path / "runs"), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"td3 on Pendulum-v1: [\d,]+ steps/s", said)
+    assert re.search(r"About [1-9]\d*\.\d (seconds|minutes) on \d+ cores? for 2 runs\.", said)
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,6 +261,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         "--shard needs I/N, such as 3/10, got 'x'": ["--shard", "x"],
         "--stop-after needs a number with s, m or h": ["--stop-after", "soon"],
         "--address is for --launcher ray": ["--address", "auto"],
+        "--jobs is for --launcher cores": ["--jobs", "1", "--launcher", "ray"],
         "--jobs must be in 1..": ["--jobs", "0"],
         "has no [laptop] part": ["--scale", "laptop"],
     }.items():

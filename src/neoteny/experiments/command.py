@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from neoteny.arguments import Parser
-from neoteny.errors import Interrupted, RunStopped, UsageError
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.experiments.sweep import Outcome, sweep
@@ -19,31 +19,47 @@ TO_BE_CONTINUED = 75
 """The exit status of a sweep that was stopped by --stop-after, with runs left: start it again."""
 
 
+ABOUT = {
+    "sweep": """Carry out a plan: train every run that it names and that is not done yet.
+
+A plan is a TOML file that names an agent, environments, seeds and the methods to compare. Each run is a
+directory under --out, which neoteny report reads. The runs share this machine's cores, one on each, or a
+Ray cluster. Ctrl-C saves every run, and the same command resumes them; runs that are done are not repeated.
+
+  neoteny sweep my-plan.toml --dry-run     list the runs, and estimate how long they take
+  neoteny sweep my-plan.toml               carry them out
+
+docs/experiments.md shows how to write a plan.""",
+    "reproduce": """Carry out the plan of one of the paper's claims, and write a report with a verdict on the claim.
+
+It takes the name of a plan; neoteny claims lists them, with what the paper reports of each. --scale laptop
+carries out a smaller version, and prints what it makes smaller. Ctrl-C saves every run, and the same command
+resumes them. The report is written under --out when all runs are done.
+
+  neoteny reproduce swd/fig2 --scale laptop --dry-run     list the runs, and estimate how long they take
+  neoteny reproduce swd/fig2 --scale laptop               carry them out, and write the report""",
+}
+"""What each command says of itself."""
+
+
 def main(prog: str, argv: list[str]) -> int:
     """Carry out a plan."""
-    parser = Parser(prog=f"neoteny {prog}", description=__doc__)
-    parser.add_argument("plan", help="a .toml file, or a plan of ours such as swd/fig2; neoteny claims lists them")
-    parser.add_argument("--scale", choices=SCALES, default="full", help="the plan's own, or one for a laptop (full)")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
-    parser.add_argument("--launcher", choices=("cores", "ray"), default="cores", help="where they run (cores)")
-    parser.add_argument("--address", help="of a Ray cluster; auto for the one this machine belongs to")
-    parser.add_argument("--jobs", type=int, help="processes at once; as many as there are cores to use")
-    parser.add_argument("--shard", help="I/N: only the I-th of N parts, for job arrays")
-    parser.add_argument("--stop-after", help="save everything and stop after this long, such as 23h, 90m or 30s")
-    parser.add_argument("--dry-run", action="store_true", help="list the runs and how long they will take")
-    options = parser.parse_args(argv)
+    options = _parser(prog).parse_args(argv)
+    cores = usable_cores()
+    if options.launcher == "ray" and options.jobs is not None:
+        raise UsageError("--jobs is for --launcher cores: on Ray as many runs as the cluster has cores run at once")
     if options.address and options.launcher != "ray":
         raise UsageError("--address is for --launcher ray")
-    plan = load_plan(options.plan, options.scale)
-    if options.shard:
-        plan = plan.shard(*_shard(options.shard))
-    stop_after = seconds_of(options.stop_after) if options.stop_after else None
-    cores = usable_cores()
     if options.jobs is not None:
         if not 1 <= options.jobs <= len(cores):
             raise UsageError(f"--jobs must be in 1..{len(cores)}, the cores that may be used, got {options.jobs}")
         cores = cores[: options.jobs]
+    stop_after = seconds_of(options.stop_after) if options.stop_after else None
+    plan = load_plan(options.plan, options.scale)
+    if options.shard:
+        plan = plan.shard(*_shard(options.shard))
     print(describe(plan, options.out))
+    _check(plan, options.out, len(cores) if options.launcher == "cores" else None)
     if options.dry_run:
         return _dry_run(plan, options.out, len(cores))
     if options.launcher == "ray":
@@ -56,6 +72,57 @@ def main(prog: str, argv: list[str]) -> int:
     if status == 0 and prog == "reproduce":
         _report(plan, options)
     return status
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(f"neoteny {prog}", ABOUT[prog])
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # the examples keep their lines
+    parser.add_argument("plan", help="a .toml file, or the name of a plan such as swd/fig2, which neoteny claims lists")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="full",
+        help="the plan as it stands, or with what its [laptop] part makes smaller (default: full)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="the directory in which the runs are (default: runs)"
+    )
+    parser.add_argument(
+        "--launcher",
+        choices=("cores", "ray"),
+        default="cores",
+        help="whether the runs share this machine's cores or a Ray cluster (default: cores)",
+    )
+    parser.add_argument(
+        "--address", help="the address of the Ray cluster; auto means the one that this machine belongs to"
+    )
+    parser.add_argument("--jobs", type=int, help="how many runs to carry out at once (default: one on each core)")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="carry out only the I-th of N parts of the plan, for example in a job array"
+    )
+    parser.add_argument(
+        "--stop-after",
+        metavar="TIME",
+        help="save every run and stop after this time, such as 23h, 90m or 30s; the exit status is then 75",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the runs and estimate how long they take, but start none"
+    )
+    return parser
+
+
+def _check(plan: Plan, out: Path, jobs: int | None) -> None:
+    """Refuse what cannot run, before anything is started. jobs: runs at once on this machine; None on a cluster."""
+    left = [run for run in plan.runs if not is_done(out / run.directory)]
+    if not left:
+        return
+    try:
+        from neoteny.experiments.ready import check_environments, check_memory
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
+    sizes = check_environments(left)
+    if jobs is not None:
+        check_memory(sizes, jobs)
 
 
 def _report(plan: Plan, options: argparse.Namespace) -> None:
@@ -88,18 +155,22 @@ def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:
     done = len(outcome.before) + len(outcome.done)
     print(f"Done in {out}: {done} of {counted(len(plan.runs), 'run')}, {len(outcome.done)} of them now.")
     for run in outcome.elsewhere:
-        print(f"  under way in another process: {run.directory}")
+        print(f"  another process is carrying out {run.directory}")
     for directory, words in outcome.failed.items():
         print(f"  failed: {directory}: {words}")
-    again = "the same command goes on"
     if outcome.signal is not None:
         raise Interrupted(
-            f"Stopped with {counted(outcome.unfinished, 'run')} left, all saved; {again}.", outcome.signal
+            f"Stopped with {counted(outcome.unfinished, 'run')} left, all saved; the same command resumes them.",
+            outcome.signal,
         )
     if outcome.failed:
-        raise RunStopped(f"{counted(len(outcome.failed), 'run')} failed twice; {again} once that is mended")
+        raise RunStopped(
+            f"{counted(len(outcome.failed), 'run')} failed, for the reasons above; once those are fixed, the same "
+            "command carries out what is left"
+        )
     if outcome.unfinished or outcome.elsewhere:
-        print(f"To be continued, with {counted(outcome.unfinished + len(outcome.elsewhere), 'run')} left; {again}.")
+        left = counted(outcome.unfinished + len(outcome.elsewhere), "run")
+        print(f"To be continued, with {left} left; the same command carries on.")
         return TO_BE_CONTINUED
     return 0
 
@@ -120,12 +191,18 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def _dry_run(plan: Plan, out: Path, cores: int) -> int:
-    from neoteny.experiments.estimate import hours
+    from neoteny.experiments.estimate import seconds
 
     for run in plan.runs:
         state = "done" if is_done(out / run.directory) else "    "
         print(f"  {state}  {run.method:<34} {run.config.env:<30} seed {run.config.seed}  {run.directory}")
     print("Measuring each kind of run for a few seconds:")
-    needed = hours(plan, cores)
-    print(f"About {needed:.1f} hours on {counted(cores, 'core')} for {counted(len(plan.runs), 'run')}.")
+    needed = seconds(plan, cores)
+    print(f"About {in_words(needed)} on {counted(cores, 'core')} for {counted(len(plan.runs), 'run')}.")
     return 0
+
+
+def in_words(seconds: float) -> str:
+    """A time to one place after the point, in the unit that suits it."""
+    unit, size = next((u for u in (("hours", 3600), ("minutes", 60)) if seconds >= u[1]), ("seconds", 1))
+    return f"{seconds / size:.1f} {unit}"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
-from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.errors import Interrupted, UsageError, missing_extra
 from neoteny.experiments.plan import Plan, PlannedRun
-from neoteny.experiments.sweep import TRIES, Outcome
+from neoteny.experiments.sweep import TRIES, Outcome, log_of
 from neoteny.experiments.watch import Watch
-from neoteny.experiments.work import carry_out, is_done
+from neoteny.experiments.work import carry_out, is_done, reason
 from neoteny.training.config import TrainConfig
 from neoteny.training.signals import asked_to_stop
 
@@ -40,7 +41,7 @@ def sweep_on_ray(plan: Plan, out: Path, address: str | None, stop_after: float |
         tries[run] = tries.get(run, 0) + 1
         return task.options(
             runtime_env={"env_vars": {"PJRT_NPROC": str(run.config.num_threads), "JAX_PLATFORMS": "cpu"}}
-        ).remote(run.config.to_json(), str(out / run.directory))
+        ).remote(run.config.to_json(), str(out / run.directory), str(log_of(out, run)))
 
     under_way = {submit(run): run for run in plan.runs if run not in outcome.before}
     watch = Watch(plan, out, len(outcome.before))
@@ -56,33 +57,39 @@ def sweep_on_ray(plan: Plan, out: Path, address: str | None, stop_after: float |
             ready, _ = ray.wait(list(under_way), timeout=LOOK)
             for reference in ready:
                 run = under_way.pop(reference)
-                failure = _failure(ray, reference)
+                failure, hopeless = _failure(ray, reference)
                 if failure is None:
                     outcome.done.append(run)
+                    log_of(out, run).unlink(missing_ok=True)
                     watch.say(f"done     {run.directory}")
-                elif tries[run] < TRIES:
+                elif tries[run] < TRIES and not hopeless:
                     watch.say(f"again    {run.directory}: {failure}")
                     under_way[submit(run)] = run
                 else:
-                    outcome.failed[str(run.directory)] = failure
-                    watch.say(f"failed   {run.directory}: {failure}")
+                    said = f"{failure} (log: {log_of(out, run)})" if log_of(out, run).exists() else failure
+                    outcome.failed[str(run.directory)] = said
+                    watch.say(f"failed   {run.directory}: {said}")
             watch.show(len(outcome.done), list(under_way.values()))
     watch.end()
     return outcome
 
 
-def _task(config: dict[str, Any], directory: str) -> str | None:
-    """On a node: carry out a run; why it failed, or None."""
+def _task(config: dict[str, Any], directory: str, log: str) -> tuple[str | None, bool]:
+    """On a node: carry out a run; why it failed, or None, and whether trying again is of no use."""
     try:
         carry_out(TrainConfig.from_json(config), Path(directory))
-    except (UsageError, RunStopped, Interrupted) as error:
-        return str(error)
-    return None
+    except (Exception, Interrupted) as error:
+        if not isinstance(error, Interrupted):
+            Path(log).parent.mkdir(parents=True, exist_ok=True)
+            with Path(log).open("a") as file:
+                traceback.print_exc(file=file)
+        return reason(error), isinstance(error, UsageError)
+    return None, False
 
 
-def _failure(ray: Any, reference: Any) -> str | None:
+def _failure(ray: Any, reference: Any) -> tuple[str | None, bool]:
     try:
-        said: str | None = ray.get(reference)
+        said: tuple[str | None, bool] = ray.get(reference)
     except ray.exceptions.RayError as error:
-        return str(error).strip().splitlines()[-1]
+        return str(error).strip().splitlines()[-1], False
     return said

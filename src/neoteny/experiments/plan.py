@@ -6,26 +6,26 @@ import dataclasses
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
+from neoteny.experiments.checking import check_replay, checked, in_a_plans_words, shaped, where
 from neoteny.experiments.reduced import differences
+from neoteny.experiments.source import Keys, Source
 from neoteny.report.about import NOT_THE_PAPERS
 from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training.config import TrainConfig
+from neoteny.training.presets import complete, start_from
 
 SCALES = ("full", "laptop")
 FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
 """Where our own plans are, by the first half of their names."""
 SILENT = "says nothing of the paper"
 """What `reduced` says of a plan that no verdict may come from."""
-_KEYS = ("title", "paper", "agent", "preset", "environments", "steps", "seeds", "settings", "methods", "grid", "claims")
-_REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class PlannedRun:
 
     method: str
     config: TrainConfig
+    source: Source = field(default=Source("plan"), compare=False, repr=False)
+    """The file that plans it."""
 
     @property
     def directory(self) -> Path:
@@ -94,12 +96,15 @@ def load_plan(name: str, scale: str = "full") -> Plan:
     if not path.is_file():
         raise UsageError(f"there is no plan {name!r}: name a .toml file, or one of {', '.join(known)}")
     try:
-        data = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
+    source = Source(name, text, scale)
     name = name if name in known else path.stem
     if "includes" not in data:
-        return make_plan(name, data, scale)
+        return make_plan(name, data, scale, source)
+    data = shaped(data, source)
     if unknown := sorted(set(data) - {"title", "paper", "includes", "claims"}):
         raise UsageError(
             f"plan {name} includes others, so it has only a title, claims and what the paper says beside them; "
@@ -124,27 +129,30 @@ def _included(part: Plan, paper: str) -> Iterator[Claim]:
         yield dataclasses.replace(claim, suite=suite, paper=paper if claim.paper == part.paper else claim.paper)
 
 
-def make_plan(name: str, data: Mapping[str, Any], scale: str = "full") -> Plan:
-    """A plan from what its file says."""
+def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: Source | None = None) -> Plan:
+    """A plan from what its file says. source: that file, for errors."""
     if scale not in SCALES:
         raise UsageError(f"--scale is one of {', '.join(SCALES)}, got {scale!r}")
+    source = source or Source(f"plan {name}", scale=scale)
+    data = shaped(data, source)
     reduced = ""
     laptop = dict(data.get("laptop", {}))
     data = {key: value for key, value in data.items() if key != "laptop"}
     if scale == "laptop":
         if not laptop:
             raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
-        full = make_plan(name, data).runs
+        full = make_plan(name, data, source=source).runs
         means = laptop.pop("reduced", "")
         settings = {**data.get("settings", {}), **laptop.pop("settings", {})}
         data = {**data, **laptop, "settings": settings}
-    if unknown := sorted(set(data) - set(_KEYS)):
-        raise UsageError(f"plan {name} has {', '.join(unknown)}, which no plan has: it may have {', '.join(_KEYS)}")
-    if missing := [key for key in _REQUIRED if not data.get(key)]:
-        raise UsageError(f"plan {name} lacks {', '.join(missing)}")
-    runs = tuple(_expand(name, data))
-    if len({run.directory for run in runs}) < len(runs):
-        raise UsageError(f"plan {name} has two methods with the same configuration: every run needs its own")
+    data = checked(data, source)
+    runs = tuple(_expand(data, source))
+    same: dict[Path, str] = {}
+    for run in runs:
+        if run.directory in same:
+            both = f"{same[run.directory]} and {run.method}"
+            raise source.wrong(("methods",), f"the methods {both} have the same configuration: every run needs its own")
+        same[run.directory] = run.method
     if scale == "laptop":
         reduced = "; ".join(words for words in (differences(full, runs), means) if words)
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, _claims(name, data, runs))
@@ -172,38 +180,45 @@ def _claims(name: str, data: Mapping[str, Any], runs: tuple[PlannedRun, ...]) ->
     return tuple(found)
 
 
-def _expand(name: str, data: Mapping[str, Any]) -> Iterator[PlannedRun]:
-    grid = data.get("grid", {})
+def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
+    grid, common = data["grid"], data["settings"]
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     # Seeds change slowest, so that a sweep that is cut short has compared every method on the first of them.
     for seed, env, (method, own), point in itertools.product(
         data["seeds"], data["environments"], data["methods"].items(), points
     ):
-        settings = {**data.get("settings", {}), **own, **point}
-        label = ", ".join([method, *(f"{key} {value:g}" for key, value in point.items())])
+        label = ", ".join([method, *(f"{key} {_shown(value)}" for key, value in point.items())])
         try:
-            config = config_of(data["agent"], data.get("preset", "swd-paper"), env, seed, data["steps"], settings)
+            config = config_of(
+                data["agent"], data.get("preset", "swd-paper"), env, seed, data["steps"], {**common, **own, **point}
+            )
+            check_replay(config)
         except UsageError as error:
-            raise UsageError(f"plan {name}, method {label}: {error}") from error
-        yield PlannedRun(label, config)
+            places: dict[str, Keys] = {"seed": ("seeds",), "total_timesteps": ("steps",)}
+            places |= {key: ("settings", key) for key in common}
+            places |= {key: ("methods", method, key) for key in own}
+            places |= {key: ("grid", key) for key in point}
+            keys = where(str(error), places, places.get("replay", ("methods", method)))
+            which = f" (method {label})" if keys[0] == "methods" else ""
+            raise source.wrong(keys, in_a_plans_words(str(error)) + which) from error
+        yield PlannedRun(label, config, source)
+
+
+def _shown(value: Any) -> str:
+    """A value of the grid in the name of a method."""
+    if isinstance(value, tuple):
+        return " ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> TrainConfig:
     """A run's configuration from flat settings, named as the flags of ``neoteny train`` are, with _ for -."""
-    if agent not in AGENTS or preset not in PRESETS[agent]:
-        raise UsageError(f"agent must be one of {', '.join(AGENTS)} with a preset of its own, got {agent} {preset}")
-    parts: dict[str, Any] = {
-        "agent": PRESETS[agent][preset],
-        "replay": ReplayConfig(),
-        "plasticity": PlasticityConfig(),
-    }
+    start = start_from(agent, preset, env, steps)
+    parts: dict[str, Any] = {name: getattr(start, name) for name in ("agent", "replay", "plasticity")}
     homes = {field.name: part for part, value in parts.items() for field in dataclasses.fields(value)}
-    own = {field.name for field in dataclasses.fields(TrainConfig)} - set(parts)
     given: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
     for key, value in settings.items():
-        if key not in homes and key not in own:
-            raise UsageError(f"there is no setting {key!r}: settings are the flags of neoteny train {agent}")
-        given[homes.get(key, "")][key] = tuple(value) if isinstance(value, list) else value
+        given[homes.get(key, "")][key] = value
     made = {part: dataclasses.replace(value, **given[part]) for part, value in parts.items()}
     # One maths thread each, as a sweep runs one process on each core; it is part of the result.
-    return TrainConfig(env=env, seed=seed, total_timesteps=steps, **{"threads": 1, **given[""]}, **made)
+    return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **given[""]}, **made), preset)

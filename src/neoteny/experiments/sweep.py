@@ -16,7 +16,7 @@ from typing import TextIO
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.experiments.watch import Watch
-from neoteny.experiments.work import is_done
+from neoteny.experiments.work import MISCONFIGURED, is_done
 from neoteny.training.run import lock
 from neoteny.training.signals import asked_to_stop
 
@@ -34,7 +34,7 @@ class Outcome:
     before: list[PlannedRun] = field(default_factory=list)
     """Done before it began."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Directories of runs that failed twice, and their last words."""
+    """Directories of runs that failed, and why, with the path of the log."""
     elsewhere: list[PlannedRun] = field(default_factory=list)
     """In use by another process."""
     unfinished: int = 0
@@ -58,8 +58,8 @@ class _Live:
 def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = None, quiet: bool = False) -> Outcome:
     """Carry out every run of `plan` that is not done, one process on each of `cores`, pinned.
 
-    A run that fails is tried once more, from its checkpoint; if it fails again it is reported at the end. stop_after:
-    seconds after which every run is saved and the rest left for another time.
+    A run that fails is tried once more, from its checkpoint, unless its configuration is at fault; if it fails again it
+    is reported at the end. stop_after: seconds after which every run is saved and the rest left for another time.
     """
     outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory)])
     waiting = deque(run for run in plan.runs if run not in outcome.before)
@@ -90,14 +90,14 @@ def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = No
                     said.unlink()
                     watch.say(f"done     {one.run.directory}")
                     continue
-                words = last_words(said) or f"it ended with status {one.process.returncode}"
+                words = why(one.process.returncode, said)
                 tries[one.run] = tries.get(one.run, 0) + 1
-                if tries[one.run] < TRIES:
+                if one.process.returncode != MISCONFIGURED and tries[one.run] < TRIES:
                     watch.say(f"again    {one.run.directory}: {words}")
                     waiting.append(one.run)
                 else:
-                    outcome.failed[str(one.run.directory)] = words
-                    watch.say(f"failed   {one.run.directory}: {words}")
+                    outcome.failed[str(one.run.directory)] = f"{words} (log: {said})"
+                    watch.say(f"failed   {one.run.directory}: {words} (log: {said})")
             watch.show(len(outcome.done), [one.run for one in live])
             time.sleep(POLL)
     watch.end()
@@ -115,15 +115,28 @@ def in_use(directory: Path) -> bool:
     return False
 
 
+def why(status: int | None, log: Path) -> str:
+    """Why a process failed: the signal that ended it, or the last line that it wrote, or its exit status."""
+    if status is not None and status < 0:
+        cause = ", as Linux does when memory runs out" if status == -signal.SIGKILL else ""
+        return f"it was ended by {signal.Signals(-status).name}{cause}"
+    return last_words(log) or f"it ended with status {status} and wrote nothing"
+
+
 def last_words(log: Path) -> str:
     """The last line that a process said."""
     lines = [line for line in log.read_text().splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""
 
 
+def log_of(out: Path, run: PlannedRun) -> Path:
+    """Where what a run says is written; it is deleted when the run is done."""
+    return out / "logs" / f"{str(run.directory).replace('/', '-')}.txt"
+
+
 def _start(run: PlannedRun, out: Path, core: int) -> _Live:
     """Start a run's process on its core: a process begins on the cores of the thread that starts it."""
-    path = out / "logs" / f"{str(run.directory).replace('/', '-')}.txt"
+    path = log_of(out, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a")
     usual = os.sched_getaffinity(0)

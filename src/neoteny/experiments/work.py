@@ -1,6 +1,7 @@
 """One run of a plan, in a process of its own: begun, or gone on with from its last checkpoint, to its end.
 
-``python -m neoteny.experiments.work DIRECTORY`` with the configuration as JSON on its standard input.
+``python -m neoteny.experiments.work DIRECTORY`` with the configuration as JSON on its standard input. If it fails, the
+last line that it writes says why; the exit status is 2 if trying again is of no use.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.training.config import TrainConfig, limit_threads
+
+MISCONFIGURED = 2
+"""The exit status of a run whose configuration cannot be carried out: it would fail again."""
 
 
 def carry_out(config: TrainConfig, directory: Path) -> None:
@@ -27,6 +32,15 @@ def carry_out(config: TrainConfig, directory: Path) -> None:
         resume(directory, quiet=True)
     else:
         train(config, out=directory, quiet=True)
+
+
+def reason(error: BaseException) -> str:
+    """An exception in one line: without the notes that JAX adds to it, with which a traceback ends."""
+    said = str(error).strip()
+    if isinstance(error, (UsageError, RunStopped, Interrupted)):
+        return said
+    first = said.splitlines()[0] if said else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def is_done(directory: Path) -> bool:
@@ -48,11 +62,12 @@ def main() -> int:
     die_with_parent()
     try:
         carry_out(TrainConfig.from_json(json.load(sys.stdin)), Path(sys.argv[1]))
-    except (UsageError, RunStopped) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except Interrupted as error:
-        return error.status
+    except (Exception, Interrupted) as error:
+        sys.stdout.flush()  # the reason comes last in a log that both share
+        if not isinstance(error, (UsageError, RunStopped, Interrupted)):
+            traceback.print_exc()
+        print(reason(error), file=sys.stderr)
+        return error.status if isinstance(error, Interrupted) else MISCONFIGURED if isinstance(error, UsageError) else 1
     return 0
 
 
