@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from neoteny.agents.configs import AGENTS
@@ -16,6 +15,7 @@ from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.presets import NAMES
 from neoteny.training.types import fitted
+from neoteny.wording import did_you_mean
 
 SHAPE: dict[str, Any] = {
     "title": str,
@@ -143,11 +143,10 @@ def _check_name(name: str, takes: Mapping[str, Any], agent: str, keys: Keys, sou
     if name in _ELSEWHERE:
         raise source.wrong(keys, f"{dotted(keys)} is no setting: a plan gives it as {_ELSEWHERE[name]}")
     if name not in takes:
-        close = get_close_matches(name, takes, 1)
-        meant = f"did you mean {close[0]}? " if close else ""
         raise source.wrong(
             keys,
-            f"there is no setting {dotted(keys)}: {meant}Settings are the flags of neoteny train {agent}, with _ for -",
+            f"there is no setting {dotted(keys)}: settings are the flags of neoteny train {agent}, with _ for -"
+            f"{did_you_mean(name, takes)}",
         )
 
 
@@ -159,6 +158,8 @@ def _check_different(values: Sequence[Any], keys: Keys, source: Source) -> None:
             raise source.wrong(keys, f"{dotted(keys)} has {value!r} twice: name each once")
 
 
-def _one_of(value: str, known: Mapping[str, Any], key: str, source: Source) -> None:
+def _one_of(value: str, known: Iterable[str], key: str, source: Source) -> None:
     if value not in known:
-        raise source.wrong((key,), f"{key} must be one of {', '.join(known)}, got {value!r}")
+        raise source.wrong(
+            (key,), f"{key} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"
+        )
