@@ -130,3 +130,12 @@ def test_frames_per_step() -> None:
     assert envs.frames_per_step("ALE/Pong-v5", None) == 4
     assert envs.frames_per_step("Hopper-v5", None) == 1
     assert envs.frames_per_step("Hopper-v5", 3) == 3
+
+
+def test_a_package_that_an_environment_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(**arguments: Any) -> gym.Env:
+        raise gym.error.DependencyNotInstalled("Box2D is not installed, run `pip install swig`")
+
+    monkeypatch.setitem(gym.registry, "Lander-v0", gym.envs.registration.EnvSpec("Lander-v0", make))
+    with pytest.raises(UsageError, match="Lander-v0 needs a package that is not installed: Box2D is not installed"):
+        envs.make("Lander-v0")

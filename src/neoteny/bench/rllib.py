@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import sys
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from neoteny.arguments import Parser
 from neoteny.bench.timing import alternate
 
 EPISODE = 200
@@ -55,7 +55,7 @@ def rllib_rows(capacity: int = 100_000, rounds: int = 15) -> list[tuple[str, flo
 
 def main(argv: list[str]) -> int:
     """Print the rows as a table."""
-    parser = Parser(prog="python -m neoteny.bench.rllib", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m neoteny.bench.rllib", description=__doc__)
     parser.add_argument("--capacity", type=int, default=100_000, help="transitions held (100000)")
     parser.add_argument("--rounds", type=int, default=15, help="how often (15)")
     options = parser.parse_args(argv)

@@ -54,7 +54,7 @@ def film(directory: Path, seed: int) -> Path:
     return path
 
 
-def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[Any], list[NDArray[Any]]]:
+def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[Any], list[Any]]:
     """The run's environment, its first observation and its first frame; an error where no video can be made."""
     config = _own_environment(directory)
     try:
