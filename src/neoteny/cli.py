@@ -154,17 +154,20 @@ def inspect(argv: list[str]) -> int:
 
 
 def diagnose(argv: list[str]) -> int:
-    """say in words whether a run lost its plasticity, by which measure and from which step"""
+    """show how plasticity moved over a run, and which measures left what runs that learn well show"""
     parser = argparse.ArgumentParser(prog="neoteny diagnose", description=diagnose.__doc__)
-    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs")
+    parser.add_argument("runs", type=Path, nargs="+", help="runs, or directories with runs inside")
     parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
     options = parser.parse_args(argv)
-    from neoteny.training.diagnose import describe, draw, findings
+    from neoteny.training.diagnose import describe, draw, measured
 
-    for run in options.runs:
-        print(describe(run, findings(run)), end="\n\n")
+    runs, left_out = measured(options.runs)
+    for run in runs:
+        print(describe(run), end="\n\n")
+    for reason in left_out:
+        print(f"Left out: {reason}", file=sys.stderr)
     try:
-        draw(options.runs, options.picture)
+        draw(runs, options.picture)
     except ImportError as error:
         raise missing_extra("the picture", "report", error) from error
     print(f"Wrote {options.picture}")
