@@ -157,17 +157,20 @@ def inspect(argv: list[str]) -> int:
 
 
 def diagnose(argv: list[str]) -> int:
-    """say in words whether a run lost its plasticity, by which measure and from which step"""
+    """show how plasticity moved over a run, and which measures left what runs that learn well show"""
     parser = Parser(prog="neoteny diagnose", description=diagnose.__doc__)
-    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs")
+    parser.add_argument("runs", type=Path, nargs="+", help="runs, or directories with runs inside")
     parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
     options = parser.parse_args(argv)
-    from neoteny.training.diagnose import describe, draw, findings
+    from neoteny.training.diagnose import describe, draw, measured
 
-    for run in options.runs:
-        print(describe(run, findings(run)), end="\n\n")
+    runs, left_out = measured(options.runs)
+    for run in runs:
+        print(describe(run), end="\n\n")
+    for reason in left_out:
+        print(f"Left out: {reason}", file=sys.stderr)
     try:
-        draw(options.runs, options.picture)
+        draw(runs, options.picture)
     except ImportError as error:
         raise missing_extra("the picture", "report", error) from error
     print(f"Wrote {options.picture}")
@@ -209,15 +212,18 @@ def report(argv: list[str]) -> int:
     return run_report(argv)
 
 
+def archive(argv: list[str]) -> int:
+    """turn finished runs into small text files that belong in git: neoteny archive RUNS --out results/NAME"""
+    from neoteny.experiments.archiving import main as run_archive
+
+    return run_archive(argv)
+
+
 def claims(argv: list[str]) -> int:
     """every claim of the paper, and what is known of it here so far"""
-    parser = Parser(prog="neoteny claims", description=claims.__doc__)
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (runs)")
-    options = parser.parse_args(argv)
-    from neoteny.experiments.claims import describe
+    from neoteny.experiments.claims import main as run_claims
 
-    print(describe(options.out))
-    return 0
+    return run_claims(argv)
 
 
 def list_all(argv: list[str]) -> int:
@@ -297,6 +303,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "sweep": sweep,
     "reproduce": reproduce,
     "report": report,
+    "archive": archive,
     "claims": claims,
     "list": list_all,
     "theory": theory,

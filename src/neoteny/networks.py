@@ -202,15 +202,22 @@ class Anatomy:
     last_block: str
     """Where its last block begins."""
 
+    def names(self) -> tuple[str, ...]:
+        """The names that `since` knows, in the order they compute; every head is `head`."""
+        return tuple(dict.fromkeys(name for branch in self.branches for name in _names(branch)))
+
     def since(self, name: str) -> tuple[Path, ...]:
-        """The parts from the layer called `name` to the heads, of every branch."""
+        """The parts from the layer called `name`, or `head`, to the end of every branch; none if there is no such."""
         found: list[Path] = []
         for branch in self.branches:
-            names = [part[-1] for part in branch]
-            if name not in names:
-                raise ValueError(f"there is no layer {name!r}; the layers are {', '.join(names)}")
-            found += branch[names.index(name) :]
+            if name in _names(branch):
+                found += branch[_names(branch).index(name) :]
         return tuple(found)
+
+
+def _names(branch: tuple[Path, ...]) -> list[str]:
+    """Of each part; those of a trunk lie in it, and heads, whatever they are called, beside it."""
+    return [part[-1] if len(part) > 1 else "head" for part in branch]
 
 
 def anatomy(network: nn.Module) -> Anatomy:

@@ -173,7 +173,7 @@ def test_figures_5_and_6_are_judged_on_the_training_batch(tmp_path: Path, capsys
                 for where, levels in zip(("batch", "probe"), both, strict=True)
             }
             write_planned(place, run, 100 * better[run.method] * (1 + 0.01 * run.config.seed), measures)
-        said = findings(plan, place)
+        said = findings(plan, [place])
         assert {finding.outcome for finding in said} == {"reproduced"}
         shown = [words.comparison(finding) for finding in said]
         assert "swd against uniform, critics/gradient_sparsity on the training batch (less is better)" in shown
@@ -183,7 +183,7 @@ def test_figures_5_and_6_are_judged_on_the_training_batch(tmp_path: Path, capsys
             for claim in plan.claims or ()
             if claim.measure != "score"
         ]
-        opposite = findings(dataclasses.replace(plan, claims=tuple(on_the_probe)), place)
+        opposite = findings(dataclasses.replace(plan, claims=tuple(on_the_probe)), [place])
         assert {finding.outcome for finding in opposite} == {"refuted"}
         assert all("on the probe batch" in words.comparison(finding) for finding in opposite)
     page = report_plan(load_plan("swd/fig5"), [tmp_path / "swd/fig5"], tmp_path / "out").read_text()
@@ -200,7 +200,7 @@ def test_the_rank_of_the_ntk_is_charted_and_judged(tmp_path: Path) -> None:
         write_planned(tmp_path, run, 100.0, {"batch/critics/ntk_effective_rank": rank + 0.1 * run.config.seed})
     said = {
         (finding.claim.method, finding.claim.baseline): finding
-        for finding in findings(plan, tmp_path)
+        for finding in findings(plan, [tmp_path])
         if finding.claim.measure == "batch/critics/ntk_effective_rank"
     }
     assert {pair: finding.outcome for pair, finding in said.items()} == {
@@ -237,7 +237,7 @@ def test_the_scale_of_a_control_is_on_its_verdicts(tmp_path: Path) -> None:
     plan = load_plan("controls/window", "laptop")
     for run in plan.runs:
         write_planned(tmp_path, run, 1_000 + run.config.seed + 500 * ("swd" in run.method))
-    (found, *_) = findings(plan, tmp_path)
+    (found, *_) = findings(plan, [tmp_path])
     assert words.outcome(found, about(plan)) == "better, laptop scale"
     assert about(plan).said == "Not in the paper."
 
@@ -246,7 +246,7 @@ def test_claims_of_a_plan_that_has_no_laptop_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.toml").write_text(OWN)
-    for module in ("plan", "claims"):
+    for module in ("claims", "plan"):  # claims is imported as it is, before plan is changed
         monkeypatch.setattr(f"neoteny.experiments.{module}.papers_plans", lambda: {"ours/mine": tmp_path / "mine.toml"})
     assert main(["claims", "--out", str(tmp_path)]) == 0
     assert "runs done: 0 of 4 at full scale\n" in capsys.readouterr().out

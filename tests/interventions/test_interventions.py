@@ -19,11 +19,11 @@ from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.interventions.formulas import shrink_perturb
 from neoteny.interventions.recycle import recycle, scores_by_activity
-from neoteny.interventions.registry import losses_of, make
+from neoteny.interventions.registry import losses_of, make, reset_names
 from neoteny.interventions.surgery import at, cleared
 from neoteny.networks import Hidden
 from neoteny.plasticity.neurons import dormant_ratio
-from neoteny.plasticity.trainability import loss_after, random_target
+from neoteny.plasticity.trainability import STEPS, advance, begin, random_target
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_metrics
@@ -261,6 +261,52 @@ def test_recycling_a_plain_tree_by_hand() -> None:
     assert after[0].mu["two"]["kernel"].tolist() == [[0.5], [0.0]]
 
 
+LAYERS = ["layer_0", "layer_1", "head"]
+BLOCKS = ["input", *(f"{part}_{i}" for i in (0, 1) for part in ("norm", "expand", "compress")), "norm_out", "head"]
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [("td3", LAYERS), ("ddqn", LAYERS), ("sac", BLOCKS)],
+)
+def test_a_reset_can_begin_from_every_name_that_is_listed(name: str, names: list[str]) -> None:
+    """It changes the layer and all that follow in every network that has it, heads included, and nothing else."""
+    agent, state = trained(name)
+    assert sorted(reset_names(agent.networks)) == sorted(names)
+    for since in reset_names(agent.networks):
+        after = make("reset", {"every": 1, "since": since}).apply(state, agent.networks, {}, jax.random.key(3))
+        reached = []
+        for network in agent.networks.values():
+            old, new = getattr(state, network.params)["params"], getattr(after, network.params)["params"]
+            has = since in network.anatomy.names()
+            for branch in network.anatomy.branches:
+                tail = False
+                for path in branch:
+                    tail = tail or path[-1] == since or (since == "head" and len(path) == 1)
+                    pairs = zip(jax.tree.leaves(at(old, path)), jax.tree.leaves(at(new, path)), strict=True)
+                    assert all(np.array_equal(a, b) for a, b in pairs) is not tail, (since, path)
+                assert tail is has
+            counts = [int(m.count) for m in moments(getattr(after, network.optimiser))]
+            assert all(count == 0 for count in counts) is has  # Adam's, too, is left alone where nothing was reset
+            reached.append(has)
+        assert any(reached)
+
+
+@pytest.mark.parametrize("name", ["td3", "sac", "ddqn"])
+def test_surgery_on_layers_restarts_adams_count_and_recycling_does_not(name: str) -> None:
+    agent, state = trained(name)
+    numbers = {"every": 1, "tau": 0.025, "lambda": 0.8, "since": None}
+
+    def counts(state: Any) -> list[int]:
+        return [int(m.count) for n in agent.networks.values() for m in moments(getattr(state, n.optimiser))]
+
+    assert all(count > 0 for count in counts(state))
+    for intervention in ("reset", "shrink-perturb", "injection", "redo", "regrama"):
+        after = make(intervention, numbers).apply(state, agent.networks, batch_of(name), jax.random.key(3))
+        expected = counts(state) if intervention in ("redo", "regrama") else [0] * len(counts(state))
+        assert counts(after) == expected, intervention
+
+
 def test_reset_from_a_layer_spares_what_is_before() -> None:
     agent, state = trained("td3")
     after = make("reset", {"every": 1, "since": "layer_1"}).apply(state, agent.networks, {}, jax.random.key(3))
@@ -368,7 +414,7 @@ def test_bad_numbers_are_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_layer_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no layer 'layer_9'; the layers are layer_0, layer_1, head"):
+    with pytest.raises(UsageError, match="--reset-from must be one of layer_0, layer_1, head, got 'layer_9'"):
         run_with(tmp_path, TINY, "Pendulum-v1", intervention=("reset",), reset_from="layer_9")
 
 
@@ -401,24 +447,32 @@ def test_a_dormant_network_recovers_and_a_control_does_not(how: str, interventio
     batch = batch_of("td3", 128)
     numbers = {"every": 1, "tau": 0.025, "since": None}
 
-    def trainability(state: Any, params: Any, seed: int) -> float:
-        values = lambda p: network.value(network.forward(p, state, batch), batch)  # noqa: E731
+    def values(params: Any) -> Any:
+        return network.value(network.forward(params, None, batch), batch)
+
+    step = jax.jit(lambda fit, target: advance(fit, values, target))
+
+    def trainability(params: Any, seed: int) -> float:
         target = random_target(values(network.init(jax.random.key(100 + seed))))
-        fresh = network.init(jax.random.key(200 + seed))
-        left = [float(loss_after(start, values, target)) for start in (params, fresh)]
+        left = []
+        for start in (params, network.init(jax.random.key(200 + seed))):
+            fit = begin(start, values)
+            for _ in range(STEPS + 1):
+                fit = step(fit, target)
+            left.append(float(fit.least))
         return left[0] / left[1]
 
     for seed in range(5):
         state = agent.init(jax.random.key(seed))
-        healthy = trainability(state, state.critics, seed)
+        healthy = trainability(state.critics, seed)
         dormant = make_dormant(state.critics, network, how, seed)
         state = state.__class__(**{**state.__dict__, "critics": dormant})
         passed = losses_of(state, network, batch, jax.random.key(0)).layers
         ratio = float(dormant_ratio(list(scores_by_activity(passed, network.anatomy.hidden).values()), 0.025))
         assert ratio > (0.7 if how == "shifted" else 0.4)
-        control = trainability(state, dormant, seed)
+        control = trainability(dormant, seed)
         mended = make(intervention, numbers).apply(state, agent.networks, batch, jax.random.key(seed))
-        after = trainability(mended, mended.critics, seed)
+        after = trainability(mended.critics, seed)
         print(f"{how} {intervention} seed {seed}: healthy {healthy:.2f}, dormant {control:.2f}, after {after:.2f}")
         assert 0.5 < healthy < 2
         assert control > 2 * healthy

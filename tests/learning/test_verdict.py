@@ -1,4 +1,4 @@
-"""Runs that learn are called healthy, over 5 seeds."""
+"""Runs that learn stay trainable by the measure, over 5 seeds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import neoteny
 from neoteny.agents.configs import TD3Config
 from neoteny.training.config import PlasticityConfig, TrainConfig
-from neoteny.training.diagnose import findings, verdict
+from neoteny.training.diagnose import findings
 from neoteny.training.inspect import facts_of
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_run_that_learns_is_called_healthy(seed: int, tmp_path: Path) -> None:
+def test_a_run_that_learns_stays_trainable(seed: int, tmp_path: Path) -> None:
     config = TrainConfig(
         "Pendulum-v1",
         TD3Config((64, 64), actor_lr=1e-3, learning_starts=500),
@@ -30,5 +30,6 @@ def test_a_run_that_learns_is_called_healthy(seed: int, tmp_path: Path) -> None:
     late = {network: [round(finding.late, 2) for finding in said[:3]] for network, said in found.items()}
     print(f"seed {seed}: return {facts_of(run)['evaluations']}, trainability, inactive, dormant {late}")
     assert list(facts_of(run)["evaluations"].values())[-1] > -500  # it does learn
-    assert verdict(found).splitlines()[0] == "The actor: no loss of plasticity was found."
-    assert "The critics: no loss of plasticity was found." in verdict(found)
+    trainability = [finding for said in found.values() for finding in said if finding.rule.measure == "trainability"]
+    assert len(trainability) == 2
+    assert not any(finding.outside for finding in trainability)

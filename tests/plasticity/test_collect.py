@@ -1,9 +1,7 @@
-"""What is collected from an agent's own networks, against plain computations; and the verdict on runs."""
+"""What is collected from an agent's own networks, against plain computations."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,12 +12,9 @@ import pytest
 from neoteny.agents.agent import Problem
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.registry import make_agent
-from neoteny.cli import main
 from neoteny.interventions.recycle import scores_by_activity, scores_by_gradient
 from neoteny.interventions.surgery import at
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
-from neoteny.plasticity.verdict import RULES, judge
-from neoteny.training.diagnose import findings, verdict
 
 BOUND = np.ones(2, np.float32)
 AGENTS = {
@@ -96,50 +91,6 @@ def test_collecting_inside_jit_is_the_same() -> None:
         return {"/".join(path): layer.deltas for path, layer in passed.layers.items()}
 
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), run(params), jax.jit(run)(params))
-
-
-def write_run(directory: Path, **series: list[float]) -> Path:
-    """A run of nothing but measurements."""
-    directory.mkdir()
-    healthy = {
-        "trainability": 0.8,
-        "grama_inactive": 0.1,
-        "dormant_0.1": 0.15,
-        "effective_rank": 15.0,
-        "gradient_l2": 5.0,
-        "fresh_gradient_share": 0.05,
-        "churn": 2.0,
-    }
-    lines = []
-    for index in range(8):
-        values = {name: series.get(name, [value] * 8)[index] for name, value in healthy.items()}
-        lines.append({"step": 1_000 * (index + 1), **{f"probe/critics/{name}": v for name, v in values.items()}})
-    (directory / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return directory
-
-
-def test_the_verdict(tmp_path: Path, capsys: Any) -> None:
-    healthy = write_run(tmp_path / "healthy")
-    assert verdict(findings(healthy)) == "The critics: no loss of plasticity was found."
-    lost = write_run(tmp_path / "lost", trainability=[1, 1, 1, 6, 1, 7, 8, 9], churn=[1, 1, 1, 1, 1, 0.001, 0.001, 0])
-    said = verdict(findings(lost))
-    assert "The critics lost plasticity, by trainability 8.5 from step 6,000." in said
-    assert "Signs that alone do not decide: churn" in said
-    assert main(["diagnose", str(healthy), str(lost), "--picture", str(tmp_path / "p.png")]) == 0
-    assert "Other usual causes of a stall" in capsys.readouterr().out
-    assert (tmp_path / "p.png").stat().st_size > 10_000
-    (tmp_path / "none").mkdir()
-    assert main(["diagnose", str(tmp_path / "none")]) == 2
-    assert "has 0 measurements of plasticity and at least 2 are needed" in capsys.readouterr().err
-
-
-def test_missing_values_are_passed_over() -> None:
-    rule = RULES[0]
-    assert judge(rule, [1, 2], [None, 1.0]) is None
-    found = judge(rule, [1, 2, 3, 4], [None, 1.0, 9.0, 9.0])
-    assert found is not None
-    assert found.lost
-    assert found.since == 3
 
 
 def test_a_network_of_only_zeros_is_not_called_healthy() -> None:

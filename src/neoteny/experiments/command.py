@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from neoteny.arguments import Parser
@@ -12,9 +15,12 @@ from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
 from neoteny.experiments.sweep import Outcome, sweep
 from neoteny.experiments.work import is_done
+from neoteny.report.archive import archived_in
 from neoteny.report.scores import AT_LEAST, LAST
 from neoteny.wording import counted
 
+LOWEST = 19
+"""The nice value of --low-priority."""
 TO_BE_CONTINUED = 75
 """The exit status of a sweep that was stopped by --stop-after, with runs left: start it again."""
 
@@ -54,12 +60,20 @@ def main(prog: str, argv: list[str]) -> int:
         if not 1 <= options.jobs <= len(cores):
             raise UsageError(f"--jobs must be in 1..{len(cores)}, the cores that may be used, got {options.jobs}")
         cores = cores[: options.jobs]
+    if options.low_priority and options.launcher == "ray":
+        raise UsageError("--low-priority is for --launcher cores: on Ray the cluster decides what runs when")
     stop_after = seconds_of(options.stop_after) if options.stop_after else None
-    plan = load_plan(options.plan, options.scale)
+    archived = archived_in(options.archives)
+    plans = [load_plan(name, options.scale) for name in options.plan]  # all are checked before any is carried out
+    for plan in plans:
+        print(describe(plan, options.out, archived))
+    plan = joined(plans)
     if options.shard:
         plan = plan.shard(*_shard(options.shard))
-    print(describe(plan, options.out))
+    plan = dataclasses.replace(plan, runs=tuple(run for run in plan.runs if str(run.directory) not in archived))
     _check(plan, options.out, len(cores) if options.launcher == "cores" else None)
+    if options.low_priority:
+        os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
     if options.dry_run:
         return _dry_run(plan, options.out, len(cores))
     if options.launcher == "ray":
@@ -70,14 +84,28 @@ def main(prog: str, argv: list[str]) -> int:
         outcome = sweep(plan, options.out, cores, stop_after)
     status = conclude(outcome, plan, options.out)
     if status == 0 and prog == "reproduce":
-        _report(plan, options)
+        for plan in plans:
+            _report(plan, options)
     return status
+
+
+def joined(plans: list[Plan]) -> Plan:
+    """Return several plans as one: their runs in the order given, each once, so that no core waits between two."""
+    runs = {run.directory: run for plan in reversed(plans) for run in reversed(plan.runs)}
+    return dataclasses.replace(
+        plans[0], name=" + ".join(plan.name for plan in plans), runs=tuple(reversed(runs.values()))
+    )
 
 
 def _parser(prog: str) -> Parser:
     parser = Parser(f"neoteny {prog}", ABOUT[prog])
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # the examples keep their lines
-    parser.add_argument("plan", help="a .toml file, or the name of a plan such as swd/fig2, which neoteny claims lists")
+    parser.add_argument(
+        "plan",
+        nargs="+",
+        help="a .toml file, or the name of a plan such as swd/fig2, which neoteny claims lists; several are carried "
+        "out in the order given",
+    )
     parser.add_argument(
         "--scale",
         choices=SCALES,
@@ -86,6 +114,12 @@ def _parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), help="the directory in which the runs are (default: runs)"
+    )
+    parser.add_argument(
+        "--archives",
+        type=Path,
+        default=Path("results"),
+        help="a directory of archived runs, which count as done (default: results, if it is there)",
     )
     parser.add_argument(
         "--launcher",
@@ -97,6 +131,9 @@ def _parser(prog: str) -> Parser:
         "--address", help="the address of the Ray cluster; auto means the one that this machine belongs to"
     )
     parser.add_argument("--jobs", type=int, help="how many runs to carry out at once (default: one on each core)")
+    parser.add_argument(
+        "--low-priority", action="store_true", help="run at the lowest priority, so that anything else comes first"
+    )
     parser.add_argument(
         "--shard", metavar="I/N", help="carry out only the I-th of N parts of the plan, for example in a job array"
     )
@@ -129,15 +166,15 @@ def _report(plan: Plan, options: argparse.Namespace) -> None:
     """The page, once every run is there; of a part of the plan, how to make it."""
     folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
     if options.shard:
-        words = f"{options.out} --plan {options.plan} --scale {plan.scale} --out {folder}"
+        words = f"{options.out} --plan {plan.name} --scale {plan.scale} --out {folder}"
         print(f"Once every part is done: neoteny report {words}")
         return
     from neoteny.experiments.reporting import report_plan
 
-    report_plan(plan, [options.out], folder)
+    report_plan(plan, [place for place in (options.out, options.archives) if place.exists()], folder)
 
 
-def describe(plan: Plan, out: Path) -> str:
+def describe(plan: Plan, out: Path, archived: Mapping[str, Path]) -> str:
     """A plan in a few lines."""
     lines = [f"{plan.name}, {plan.scale} scale: {plan.title}"]
     if plan.paper:
@@ -145,8 +182,11 @@ def describe(plan: Plan, out: Path) -> str:
     if plan.reduced:
         lines.append(f"  reduced: {plan.reduced}")
     lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
-    done = sum(is_done(out / run.directory) for run in plan.runs)
-    lines.append(f"  {counted(len(plan.runs), 'run')}, {done} of them done, in {out}")
+    kept = [run for run in plan.runs if str(run.directory) in archived]
+    done = sum(is_done(out / run.directory) for run in plan.runs if run not in kept)
+    lines.append(
+        f"  {counted(len(plan.runs), 'run')}, {done} of them done in {out}" + f", {len(kept)} archived" * bool(kept)
+    )
     return "\n".join(lines)
 
 

@@ -70,7 +70,6 @@ def sweep_on_ray(plan: Plan, out: Path, address: str | None, stop_after: float |
                     outcome.failed[str(run.directory)] = said
                     watch.say(f"failed   {run.directory}: {said}")
             watch.show(len(outcome.done), list(under_way.values()))
-    watch.end()
     return outcome
 
 

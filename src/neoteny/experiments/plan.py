@@ -141,7 +141,7 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: S
     if scale == "laptop":
         if not laptop:
             raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
-        full = make_plan(name, data, source=source).runs
+        full = make_plan(name, data, source=dataclasses.replace(source, scale="full")).runs
         means = laptop.pop("reduced", "")
         settings = {**data.get("settings", {}), **laptop.pop("settings", {})}
         data = {**data, **laptop, "settings": settings}

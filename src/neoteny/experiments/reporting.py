@@ -9,18 +9,23 @@ from pathlib import Path
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError, missing_extra
 from neoteny.experiments.plan import SCALES, Plan, load_plan
+from neoteny.experiments.work import is_done
 from neoteny.report.about import About
+from neoteny.report.archive import archived_in
 from neoteny.report.gather import Report, default_claims, findings_of, gather
 from neoteny.report.scores import read_runs
 from neoteny.report.verdict import Claim, Finding
 from neoteny.report.words import sentence
 from neoteny.report.write import write_report
+from neoteny.training.run import is_run
 
 
 def main(argv: list[str]) -> int:
     """Write the report of some runs."""
     parser = Parser(prog="neoteny report", description=__doc__)
-    parser.add_argument("runs", type=Path, nargs="+", help="directories of runs; tidy .csv files; evaluations.npz")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="directories of runs or archives; tidy .csv files; evaluations.npz"
+    )
     parser.add_argument("--plan", help="the plan that they carry out, whose names and claims are then used")
     parser.add_argument("--scale", choices=SCALES, default="full", help="of the plan (full)")
     parser.add_argument("--out", type=Path, default=Path("report"), help="the directory to write (report)")
@@ -34,13 +39,8 @@ def main(argv: list[str]) -> int:
 
 
 def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
-    """The report of a plan's runs, wherever among `places` they are."""
-    names = {
-        (place / run.directory).resolve(): run.method
-        for place in places
-        for run in plan.runs
-        if (place / run.directory / "config.json").exists()
-    }
+    """The report of a plan's runs, wherever among `places` they or their archives are."""
+    names = named_runs(plan, places)
     if not names:
         where = ", ".join(map(str, places))
         raise UsageError(f"none of the {len(plan.runs)} runs of {plan.name} at {plan.scale} scale is in {where}")
@@ -51,10 +51,24 @@ def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
     return publish(report, out)
 
 
-def findings(plan: Plan, place: Path) -> tuple[Finding, ...]:
+def named_runs(plan: Plan, places: Sequence[Path]) -> dict[Path, str]:
+    """Return the runs of a plan that are in `places`, in the plan's order: each once, and what the plan calls it.
+
+    A finished run comes before its archive, and both before a run that is not finished.
+    """
+    archived = [archived_in(place) for place in places]
+    names: dict[Path, str] = {}
+    for run in plan.runs:
+        here = [path for place in places if is_run(path := place / run.directory)]
+        kept = [known[name] for known in archived if (name := str(run.directory)) in known]
+        done = [path for path in here if is_done(path)]
+        names |= {path.resolve(): run.method for path in [*done, *kept, *here][:1]}
+    return names
+
+
+def findings(plan: Plan, places: Sequence[Path]) -> tuple[Finding, ...]:
     """What is known of a plan's claims so far."""
-    names = {place / run.directory: run.method for run in plan.runs}
-    return findings_of(read_runs([], names), plan_claims(plan), about(plan))
+    return findings_of(read_runs([], named_runs(plan, places)), plan_claims(plan), about(plan))
 
 
 def about(plan: Plan) -> About:

@@ -100,7 +100,6 @@ def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = No
                     watch.say(f"failed   {one.run.directory}: {words} (log: {said})")
             watch.show(len(outcome.done), [one.run for one in live])
             time.sleep(POLL)
-    watch.end()
     return outcome
 
 

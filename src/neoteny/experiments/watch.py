@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.wording import counted
@@ -23,6 +26,8 @@ class Watch:
         self._steps = dict.fromkeys(plan.runs, 0)
         self._live = not quiet and sys.stdout.isatty()
         self._shown = 0.0
+        self._height = 0
+        """Lines of the terminal that the next ones replace."""
         self._marks: deque[tuple[float, int]] = deque(maxlen=60)
         for run in plan.runs:
             self._steps[run] = steps_done(out / run.directory)
@@ -37,8 +42,13 @@ class Watch:
             if run in running or self._steps[run] < run.config.total_timesteps:
                 self._steps[run] = max(self._steps[run], steps_done(self._out / run.directory))
         self._marks.append((now, sum(self._steps.values())))
-        line = self.line(self._before + done, len(running))
-        print("\r\x1b[K" + line if self._live else line, end="" if self._live else "\n", flush=True)
+        lines = [self.line(self._before + done, len(running)), *(self.run_line(run) for run in running)]
+        if self._live:
+            back = f"\x1b[{self._height}F" if self._height else "\r"
+            print(f"{back}\x1b[J" + "\n".join(lines), flush=True)
+            self._height = len(lines)
+        else:
+            print("\n".join(lines), flush=True)
 
     def line(self, done: int, running: int) -> str:
         """Runs, share of all steps, steps a second, time left."""
@@ -52,27 +62,44 @@ class Watch:
             parts += [f"{speed:,.0f} steps/s", f"{clock((total - taken) / speed)} left"]
         return ", ".join(parts)
 
+    def run_line(self, run: PlannedRun) -> str:
+        """Return the line of one run: how far it is, and its last evaluation."""
+        total = run.config.total_timesteps
+        parts = [f"  {run.directory}  {self._steps[run]:,} of {total:,} steps"]
+        if (found := last_evaluation(self._out / run.directory)) is not None:
+            parts.append(f"evaluation {found:,.1f}")
+        return ", ".join(parts)
+
     def say(self, text: str) -> None:
         """Something that happened."""
         if not self._quiet:
-            print(("\r\x1b[K" if self._live else "") + text, flush=True)
-
-    def end(self) -> None:
-        """End the live line."""
-        if self._live:
-            print()
+            back = f"\x1b[{self._height}F\x1b[J" if self._live and self._height else ""
+            self._height = 0
+            print(back + text, flush=True)
 
 
 def steps_done(directory: Path) -> int:
     """How far a run has come, by the last line of its log."""
-    path = directory / "timing.jsonl"
+    return int(next((line["step"] for line in _newest(directory / "timing.jsonl", 4_096) if "step" in line), 0))
+
+
+def last_evaluation(directory: Path) -> float | None:
+    """Return the mean return of a run's last evaluation, if its newest metrics have one."""
+    newest = _newest(directory / "metrics.jsonl", 200_000)
+    return next((line["eval_return"] for line in newest if line.get("eval_return") is not None), None)
+
+
+def _newest(path: Path, size: int) -> Iterator[dict[str, Any]]:
+    """The lines in the last `size` bytes of a log, the newest first; none of a run that is not begun."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 4_096))
+            file.seek(max(0, path.stat().st_size - size))
             lines = file.read().splitlines()
-        return int(json.loads(lines[-1])["step"])
-    except (OSError, ValueError, IndexError, KeyError):  # not begun, or a line half written
-        return 0
+    except OSError:
+        return
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):  # a line half written, or cut by where we began
+            yield json.loads(line)
 
 
 def clock(seconds: float) -> str:

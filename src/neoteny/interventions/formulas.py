@@ -65,7 +65,10 @@ def inject(params: Tree, fresh: Tree, anatomy: Anatomy) -> Tree:
 
 
 def inject_moments(opt: Tree, anatomy: Anatomy) -> Tree:
-    """An optimiser's state for the parameters that `inject` gives: the moments of all of the tail begin at 0."""
+    """An optimiser's state for the parameters that `inject` gives: the tail's moments and the count begin at 0.
+
+    What comes before the tail keeps its moments; `surgery.cleared` says what the count means for it.
+    """
 
     def moments(tree: Tree) -> Tree:
         zeros = jax.tree.map(jnp.zeros_like, tree)
@@ -77,7 +80,7 @@ def inject_moments(opt: Tree, anatomy: Anatomy) -> Tree:
 
     def change(node: Any) -> Any:
         if isinstance(node, optax.ScaleByAdamState):
-            return node._replace(mu=moments(node.mu), nu=moments(node.nu))
+            return node._replace(mu=moments(node.mu), nu=moments(node.nu), count=jnp.zeros_like(node.count))
         return node
 
     return jax.tree.map(change, opt, is_leaf=lambda node: isinstance(node, optax.ScaleByAdamState))

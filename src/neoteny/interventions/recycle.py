@@ -35,7 +35,8 @@ def recycle(
     """Units with a score <= tau: new weights into them, none out of them; and which parameters were changed.
 
     ReDo (Sokar et al. 2023), Algorithm 1; ReGraMa (SWD, ICLR 2026, Figure 8) with the gradient's score. Heads have no
-    hidden units, so they only lose what they read of recycled ones.
+    hidden units, so they only lose what they read of recycled ones. Adam's moments of what was changed go to 0
+    and its count of steps goes on, as in Dopamine's ReDo: `surgery.cleared`.
     """
     flagged = {path: score <= tau for path, score in scores.items()}
     into, out = masks(params, flagged, hidden)

@@ -58,18 +58,27 @@ def injected(state: Tree, networks: Mapping[str, Network]) -> bool:
     return any("injected" in getattr(state, network.params) for network in networks.values())
 
 
-def _resetting(since: str | None) -> Callable[[Network], Change]:
-    def change(network: Network) -> Change:
+def reset_names(networks: Mapping[str, Network]) -> tuple[str, ...]:
+    """What a reset can begin from: the layers of any of these networks, and `head` for the heads of all."""
+    names = [name for network in networks.values() for name in network.anatomy.names()]
+    return (*dict.fromkeys(name for name in names if name != "head"), "head")
+
+
+def _resetting(since: str | None) -> Callable[[Network], Change | None]:
+    def change(network: Network) -> Change | None:
         parts = None if since is None else network.anatomy.since(since)
-        return lambda params, fresh: reset(params, fresh, parts)
+        return None if parts == () else lambda params, fresh: reset(params, fresh, parts)
 
     return change
 
 
-def _changing(change_of: Callable[[Network], Change]) -> Any:
+def _changing(change_of: Callable[[Network], Change | None]) -> Any:
+    """What applies the change of each network; one without a change stays as it is, its optimiser too."""
+
     def apply(state: Tree, networks: Mapping[str, Network], batch: dict[str, Array], key: Array) -> Tree:
         for network, own_key in zip(networks.values(), jax.random.split(key, len(networks)), strict=True):
-            state = _changed(state, network, change_of(network), own_key)
+            change = change_of(network)
+            state = state if change is None else _changed(state, network, change, own_key, restart=True)
         return state
 
     return apply
@@ -84,7 +93,7 @@ def _recycling(name: str, tau: float) -> Any:
             loss_key, fresh_key = jax.random.split(own_key)
             layers = losses_of(began, network, batch, loss_key).layers
             change = _recycling_by(score(layers, network.anatomy.hidden), tau, network.anatomy.hidden)
-            state = _changed(state, network, change, fresh_key)
+            state = _changed(state, network, change, fresh_key, restart=False)
         return state
 
     return apply
@@ -103,12 +112,12 @@ def losses_of(state: Tree, network: Network, batch: dict[str, Array], key: Array
     )
 
 
-def _changed(state: Tree, network: Network, change: Change, key: Array) -> Tree:
-    """The state with one network changed, and its targets by the same draw."""
+def _changed(state: Tree, network: Network, change: Change, key: Array, restart: bool) -> Tree:
+    """The state with one network changed, and its targets by the same draw; restart: whether Adam's count restarts."""
     fresh = network.init(key)
     params, changed = change(getattr(state, network.params), fresh)
     targets = {name: change(getattr(state, name), fresh)[0] for name in network.targets}
-    opt = cleared(getattr(state, network.optimiser), changed)
+    opt = cleared(getattr(state, network.optimiser), changed, restart)
     return replace(state, **{network.params: params, network.optimiser: opt, **targets})
 
 

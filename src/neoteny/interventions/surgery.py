@@ -80,13 +80,20 @@ def recycled(params: Tree, fresh: Tree, into: Tree, out: Tree) -> Tree:
     return jax.tree.map(one, params, matching(params, fresh), into, out)
 
 
-def cleared(opt: Tree, changed: Tree) -> Tree:
-    """An optimiser's state with Adam's moments of the changed parameters at 0."""
+def cleared(opt: Tree, changed: Tree, restart: bool = False) -> Tree:
+    """An optimiser's state with Adam's moments of the changed parameters at 0, and with `restart` its count too.
+
+    Adam divides its moments by 1 - beta^count, so that they are right from the first step on. With moments at 0 and a
+    count that goes on, the next steps are up to 3.2 x lr; a new Adam's are at most 1 x. So after surgery on layers the
+    count restarts: what was changed takes a new Adam's steps. What was kept shares the count and keeps its moments: its
+    steps are smaller for some time (0.32 x what they were, 0.15 x at the 10th, 0.31 x at the 100th, 0.8 x at the
+    1,000th), and never larger. Recycling changes few weights, often, and keeps the count, as Dopamine does.
+    """
 
     def clear(node: Any) -> Any:
         if not isinstance(node, optax.ScaleByAdamState):
             return node
         zero = [jax.tree.map(lambda m, c: jnp.where(c, 0.0, m), moments, changed) for moments in (node.mu, node.nu)]
-        return node._replace(mu=zero[0], nu=zero[1])
+        return node._replace(mu=zero[0], nu=zero[1], count=jnp.zeros_like(node.count) if restart else node.count)
 
     return jax.tree.map(clear, opt, is_leaf=lambda node: isinstance(node, optax.ScaleByAdamState))

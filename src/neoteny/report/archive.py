@@ -57,7 +57,13 @@ def runs_in(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place] if is_archive(place) else []
     directories = [path.parent for path in place.rglob("config.json") if (path.parent / "metrics.jsonl").exists()]
-    return [*sorted(directories), *sorted(path for path in place.rglob("*.jsonl") if is_archive(path))]
+    return [*sorted(directories), *archived_in(place).values()]
+
+
+def archived_in(place: Path) -> dict[str, Path]:
+    """Return the archives in a directory by the names of their runs; none if there is no such directory."""
+    found = sorted(place.rglob("*.jsonl")) if place.is_dir() else []
+    return {run_name(path): path for path in found if is_archive(path)}
 
 
 def run_name(path: Path) -> str:

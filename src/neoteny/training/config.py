@@ -137,7 +137,7 @@ class PlasticityConfig:
     reset_every: int | None = None
     """Updates between two resets; 200,000."""
     reset_from: str | None = None
-    """The layer from which on to reset, such as layer_1; everything if not given."""
+    """The layer from which on to reset, such as layer_1, or head for the last layers; everything if not given."""
 
     def __post_init__(self) -> None:
         if self.probe_every < 0:

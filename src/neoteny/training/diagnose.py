@@ -1,12 +1,13 @@
-"""``neoteny diagnose``: how plasticity moved over a run, and in words whether it was lost."""
+"""``neoteny diagnose``: how plasticity moved over a run, beside what short runs that learned well showed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.plasticity.verdict import RULES, Finding, judge, rules_of
+from neoteny.plasticity.verdict import RULES, Finding, judge, rising
 from neoteny.training.run import read_metrics
 
 OTHER_CAUSES = (
@@ -15,21 +16,46 @@ OTHER_CAUSES = (
 )
 
 
+def measured(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """The runs at these paths, or inside them, that were measured often enough; and of the others, why not."""
+    good: list[Path] = []
+    bad: list[str] = []
+    for path in paths:
+        inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.rglob("metrics.jsonl"))
+        if not inside:
+            raise UsageError(f"{path} is not a run, nor is a run inside it: a run is a directory with metrics.jsonl")
+        for run in inside:
+            if (count := len(_probes(run))) >= 2:
+                good.append(run)
+            else:
+                bad.append(
+                    f"{run} has {count} measurements of plasticity and at least 2 are needed: train it for longer, "
+                    "or with a smaller --probe-every"
+                )
+    if not good:
+        raise UsageError(bad[0] if len(bad) == 1 else f"none of {len(bad)} runs can be diagnosed: {bad[0]}")
+    return good, bad
+
+
 def findings(directory: Path) -> dict[str, list[Finding]]:
-    """What each measure says of each network of a run."""
-    lines = [line for line in read_metrics(directory) if any(name.startswith("probe/") for name in line)]
-    if len(lines) < 2:
-        raise UsageError(
-            f"{directory} has {len(lines)} measurements of plasticity and at least 2 are needed: train it for longer, "
-            "or with a smaller --probe-every"
-        )
-    networks = sorted({name.split("/")[1] for name in lines[0] if name.startswith("probe/")})
+    """What each measure shows of each network of a run."""
+    lines = _probes(directory)
+    networks = sorted({name.split("/")[1] for line in lines[:1] for name in line if name.startswith("probe/")})
     steps = [line["step"] for line in lines]
     found: dict[str, list[Finding]] = {}
     for network in networks:
-        judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in rules_of(network)]
+        judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in RULES]
         found[network] = [finding for finding in judged if finding is not None]
     return found
+
+
+def returns_of(directory: Path) -> list[float]:
+    """The evaluations' returns, in order; where there are fewer than 3, those of the training episodes."""
+    lines = read_metrics(directory)
+    evaluated, trained = (
+        [line[name] for line in lines if line.get(name) is not None] for name in ("eval_return", "episode_return")
+    )
+    return evaluated if len(evaluated) >= 3 else trained
 
 
 def series(lines: list[dict[str, Any]], network: str, measure: str) -> list[float | None]:
@@ -37,35 +63,37 @@ def series(lines: list[dict[str, Any]], network: str, measure: str) -> list[floa
     return [line.get(f"probe/{network}/{measure}", line.get(f"batch/{network}/{measure}")) for line in lines]
 
 
-def describe(directory: Path, found: dict[str, list[Finding]]) -> str:
-    """The table and the verdict."""
+def describe(directory: Path) -> str:
+    """The table, and what stands out in it."""
+    found, learning = findings(directory), rising(returns_of(directory))
     lines = [f"{directory}: plasticity, at first and over the last quarter of the run"]
     for network, said in found.items():
-        lines.append(f"\n  {network:<10}{'measure':<22}{'first':>10}{'late':>10}   lost if        healthy runs")
+        lines.append(f"\n  {network:<10}{'measure':<22}{'first':>10}{'late':>10}   short runs that learned well")
         for finding in said:
-            rule = finding.rule
-            bound = f"{'>' if rule.above else '<'} {rule.threshold:g}{' x first' if rule.relative else ''}"
-            mark = "LOST" if finding.lost else ""
+            mark = "outside" if finding.outside and not learning else ""
             numbers = f"{finding.first:>10.3g}{finding.late:>10.3g}"
-            lines.append(f"  {mark:<10}{rule.measure:<22}{numbers}   {bound:<14} {rule.healthy}")
-    return "\n".join([*lines, "", verdict(found), OTHER_CAUSES])
+            lines.append(f"  {mark:<10}{finding.rule.measure:<22}{numbers}   {finding.rule.healthy}")
+    return "\n".join([*lines, "", verdict(found, learning), OTHER_CAUSES])
 
 
-def verdict(found: dict[str, list[Finding]]) -> str:
-    """In words: whether plasticity was lost, by which measure, from which step."""
+def verdict(found: dict[str, list[Finding]], learning: bool | None) -> str:
+    """In words: which measures left the range of short healthy runs, and from which step; none while it is learning.
+
+    learning: whether the returns are rising, if that is known.
+    """
+    if learning:
+        return "The returns are rising, so nothing here is a sign of trouble."
     said = []
     for network, all_of_it in found.items():
-        lost = [finding for finding in all_of_it if finding.lost and finding.rule.decides]
-        signs = [finding for finding in all_of_it if finding.lost and not finding.rule.decides]
-        if lost:
-            by = ", ".join(f"{f.rule.measure} {f.late:.3g} from step {f.since:,}" for f in lost)
-            said.append(f"The {network} lost plasticity, by {by}.")
+        outside = [f for f in all_of_it if f.outside]
+        by = ", ".join(f"{f.rule.measure} {f.late:.3g} ({f.rule.describe()} from step {f.since:,})" for f in outside)
+        if by:
+            said.append(f"The {network} left what short runs that learned well showed: {by}.")
         else:
-            said.append(f"The {network}: no loss of plasticity was found.")
-        if signs:
-            by = ", ".join(f"{f.rule.measure} {f.late:.3g} from step {f.since:,}" for f in signs)
-            said.append(f"  Signs that alone do not decide: {by}.")
-    return "\n".join(said)
+            said.append(f"The {network} stayed within what short runs that learned well showed.")
+    known = "The returns are not rising." if learning is False else "There are too few returns to tell if they rise."
+    caution = "These bounds are from runs of at most 120,000 steps: take them as observations, not as a verdict."
+    return "\n".join([*said, f"{known} {caution}"])
 
 
 def draw(directories: list[Path], picture: Path) -> None:
@@ -76,15 +104,19 @@ def draw(directories: list[Path], picture: Path) -> None:
     panels = figure.subplots(3, 3).ravel()
     for panel, rule in zip(panels, RULES, strict=False):
         for directory in directories:
-            lines = [line for line in read_metrics(directory) if any(name.startswith("probe/") for name in line)]
+            lines = _probes(directory)
             for network in findings(directory):
                 values = series(lines, network, rule.measure)
                 panel.plot([line["step"] for line in lines], values, label=f"{directory.name} {network}")
         if not rule.relative:
-            panel.axhline(rule.threshold, color="black", linestyle="--", linewidth=0.8)
+            panel.axhline(rule.bound, color="black", linestyle="--", linewidth=0.8)
         panel.set(title=rule.measure, xlabel="step")
         panel.grid(alpha=0.25)
     for panel in panels[len(RULES) :]:
         panel.set_axis_off()
     panels[0].legend(fontsize=7)
     figure.savefig(picture, dpi=110)
+
+
+def _probes(directory: Path) -> list[dict[str, Any]]:
+    return [line for line in read_metrics(directory) if any(name.startswith("probe/") for name in line)]

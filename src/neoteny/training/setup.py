@@ -15,7 +15,7 @@ from neoteny import envs
 from neoteny.agents.agent import Agent, Problem, Report
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
-from neoteny.interventions.registry import Intervention, make
+from neoteny.interventions.registry import Intervention, make, reset_names
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
@@ -120,11 +120,8 @@ def _interventions(
                 raise UsageError(f"--intervention {name} does not know the layers of the {label}'s own network")
         made = make(name, config.plasticity.numbers(name, updates))
         since = config.plasticity.reset_from
-        try:
-            if name == "reset" and since is not None:
-                [network.anatomy.since(since) for network in agent.networks.values()]
-        except ValueError as error:
-            raise UsageError(f"--reset-from: {error}") from error
+        if name == "reset" and since is not None and since not in (names := reset_names(agent.networks)):
+            raise UsageError(f"--reset-from must be one of {', '.join(names)}, got {since!r}")
 
         def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any, made: Intervention = made) -> Any:
             batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
