@@ -54,7 +54,7 @@ WRONG = [
     ("utd = [1, 2]", "utd = 2", "grid.utd must be a list of values, got 2: write [2]"),
     ("utd = [1, 2]", "utd = [1, 1.0]", "grid.utd has 1.0 twice: name each once"),
     ("utd = [1, 2]", 'utd = [1, "2"]', "each value of grid.utd must be a finite number, got '2'"),
-    ("utd = [1, 2]", "utd = [1, 0.3]", "utd 0.3 with 1 environments makes 0.3 updates a tick"),
+    ("utd = [1, 2]", "utd = [1, 0.3]", "utd 0.3 with 1 environment"),
     (SETTING, "learning_starts = 0.5", "settings.learning_starts must be a whole number, got 0.5"),
     (SETTING, "learning_starts = false", "settings.learning_starts must be a whole number, got False"),
     (SETTING, "learning_starts = 0", "learning_starts must be >= 1, got 0"),
