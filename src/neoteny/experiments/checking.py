@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -158,6 +158,6 @@ def _check_different(values: Sequence[Any], keys: Keys, source: Source) -> None:
             raise source.wrong(keys, f"{dotted(keys)} has {value!r} twice: name each once")
 
 
-def _one_of(value: str, known: Mapping[str, Any], key: str, source: Source) -> None:
+def _one_of(value: str, known: Collection[str], key: str, source: Source) -> None:
     if value not in known:
         raise source.wrong((key,), f"{key} must be one of {', '.join(known)}, got {value!r}")
