@@ -205,7 +205,7 @@ def test_a_failure_is_tried_again_and_does_not_stop_the_others(
         assert "For simplicity, JAX has removed its internal frames" in log.read_text()
     assert "For simplicity" not in said.out
     assert "2 of 4 runs, 2 of them now" in said.out
-    assert "2 runs failed, see above" in said.err
+    assert "2 runs failed, for the reasons above" in said.err
 
 
 def test_an_error_of_configuration_is_not_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

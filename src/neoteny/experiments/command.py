@@ -73,8 +73,9 @@ def main(prog: str, argv: list[str]) -> int:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"neoteny {prog}", description=ABOUT[prog])
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog=f"neoteny {prog}", description=ABOUT[prog], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("plan", help="a .toml file, or the name of a plan such as swd/fig2, which neoteny claims lists")
     parser.add_argument(
         "--scale",
@@ -157,11 +158,14 @@ def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:
     for directory, words in outcome.failed.items():
         print(f"  failed: {directory}: {words}")
     if outcome.signal is not None:
-        left = count(outcome.unfinished)
-        raise Interrupted(f"Stopped with {left} left, all saved; the same command resumes them.", outcome.signal)
+        raise Interrupted(
+            f"Stopped with {count(outcome.unfinished)} left, all saved; the same command resumes them.", outcome.signal
+        )
     if outcome.failed:
-        failed = count(len(outcome.failed))
-        raise RunStopped(f"{failed} failed, see above; once that is fixed, the same command carries out what is left")
+        raise RunStopped(
+            f"{count(len(outcome.failed))} failed, for the reasons above; once those are fixed, the same command "
+            "carries out what is left"
+        )
     if outcome.unfinished or outcome.elsewhere:
         left = count(outcome.unfinished + len(outcome.elsewhere))
         print(f"To be continued, with {left} left; the same command carries on.")
