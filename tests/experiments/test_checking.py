@@ -69,7 +69,7 @@ WRONG = [
     (
         SETTING,
         "learnin_starts = 3",
-        "settings.learnin_starts: did you mean learning_starts?",
+        "with _ for -; did you mean learning_starts?",
     ),
     (SETTING, 'intervention = ["rest"]', "intervention must be one of regrama, redo"),
     (SETTING, 'intervention = "redo"', "must be a list of strings, got 'redo': write ['redo']"),
@@ -88,7 +88,7 @@ WRONG = [
     (
         UNIFORM,
         "uniform = { utd_ = 2 }",
-        "there is no setting methods.uniform.utd_: did you mean utd?",
+        "with _ for -; did you mean utd?",
     ),
     (UNIFORM, 'uniform = "uniform"', "methods.uniform must be a table, got 'uniform'"),
     (

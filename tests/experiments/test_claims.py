@@ -248,7 +248,7 @@ def test_claims_of_a_plan_that_has_no_laptop_part(
     (tmp_path / "mine.toml").write_text(OWN)
     for module in ("claims", "plan"):  # claims is imported as it is, before plan is changed
         monkeypatch.setattr(f"neoteny.experiments.{module}.papers_plans", lambda: {"ours/mine": tmp_path / "mine.toml"})
-    assert main(["claims", "--out", str(tmp_path)]) == 0
+    assert main(["claims", "--out", str(tmp_path), "--archives", str(tmp_path)]) == 0
     assert "runs done: 0 of 4 at full scale\n" in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from neoteny.agents.configs import SACConfig
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import cgroup_quota, usable_cores
-from neoteny.experiments.plan import SCALES, load_plan, make_plan, papers_plans
+from neoteny.experiments.plan import load_plan, make_plan, papers_plans, scales_of
 from neoteny.replay.registry import make_sampler
 from neoteny.training.config import TrainConfig
 
@@ -28,6 +28,7 @@ SMALL: dict[str, Any] = {
     "methods": {"uniform": {}, "swd": {"replay": "swd", "decay_steps": 300, "intervention": ["redo"]}},
 }
 EVERY = list(papers_plans())
+WITH_LAPTOP = [name for name in EVERY if "laptop" in scales_of(name)]
 
 
 def test_a_plan_expands_to_its_product() -> None:
@@ -65,8 +66,7 @@ def test_shards_share_the_runs_out() -> None:
         plan.shard(6, 5)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(("name", "scale"), [(name, scale) for name in EVERY for scale in scales_of(name)])
 def test_our_plans_can_be_run(name: str, scale: str) -> None:
     plan = load_plan(name, scale)
     assert plan.title
@@ -96,7 +96,7 @@ def test_the_papers_plans_are_the_papers() -> None:
     assert (swd_sp.replay.replay, swd_sp.plasticity.intervention) == ("swd", ("shrink-perturb",))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", WITH_LAPTOP)
 def test_laptop_plans_carry_both_ts(name: str) -> None:
     """The paper's T, and T scaled as the paper's is to the length of its runs."""
     runs = load_plan(name, "laptop").runs
@@ -162,7 +162,7 @@ def test_cores_are_those_that_may_be_used(tmp_path: Path) -> None:
 
 
 def test_claims_and_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["claims", "--out", str(tmp_path)]) == 0
+    assert main(["claims", "--out", str(tmp_path), "--archives", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in EVERY)
     assert "runs done: 0 of 75 at full scale, 0 of 40 at laptop scale" in said
@@ -170,3 +170,15 @@ def test_claims_and_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().out
     for name in ("td3", "swd-per", "shrink-perturb", "trainability", "ALE/Breakout-v5", "controls/window"):
         assert name in said
+
+
+def test_the_programme_is_made_of_the_papers_runs() -> None:
+    """So that its runs count for swd/fig2, and each part goes on where the one before ended."""
+    whole = {run.directory for run in load_plan("swd/fig2").runs}
+    three, five, per = (
+        [run.directory for run in load_plan(f"programme/fig2-{part}").runs] for part in ("three", "five", "per")
+    )
+    assert (len(three), len(five), len(per)) == (30, 50, 75)
+    assert set(three) < set(five) < set(per) == whole
+    assert [run.config.seed for run in load_plan("programme/fig2-three").runs] == sorted([1, 2, 3, 4, 5] * 6)
+    assert all(run.config.keep_checkpoints == 4 for run in load_plan("programme/fig2-per").runs)

@@ -15,9 +15,11 @@ import pytest
 import neoteny
 from browser import opened
 from neoteny.cli import main
+from neoteny.experiments.archiving import archive
+from neoteny.experiments.command import joined
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
-from neoteny.experiments.sweep import _start, in_use, log_of
+from neoteny.experiments.sweep import LOWEST, _start, in_use, log_of
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import lock, read_lines
@@ -120,6 +122,73 @@ def test_a_run_is_pinned_to_its_core_with_one_thread(tmp_path: Path) -> None:
         live.process.wait()
         live.log.close()
     assert os.sched_getaffinity(0) == usual
+
+
+def test_low_priority_is_of_every_thread_of_a_run(tmp_path: Path) -> None:
+    run = load_plan(write_plan(tmp_path, steps=1_000_000)).runs[0]
+    live = _start(run, tmp_path, usable_cores()[0], LOWEST)
+    try:
+        wait_until(lambda: steps_done(tmp_path / run.directory) > 300)
+        threads = [int(path.name) for path in Path(f"/proc/{live.process.pid}/task").iterdir()]
+        assert len(threads) > 1
+        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {19}
+    finally:
+        live.process.kill()
+        live.process.wait()
+        live.log.close()
+
+
+def test_what_is_archived_is_done_elsewhere(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a plan was archived and its runs deleted: on another machine only the rest runs, and the page is the same."""
+    plan = write_plan(tmp_path)
+    runs, here = load_plan(plan).runs, tmp_path / "here"
+    half = [whole / "runs" / run.directory for run in runs[:6]]
+    archive(half, tmp_path / "results" / "half")
+    monkeypatch.chdir(tmp_path)  # where results/ is found without being named
+    capsys.readouterr()
+    assert main(["reproduce", plan, "--out", str(here)]) == 0
+    said = capsys.readouterr().out
+    assert "12 runs, 0 of them done in" in said
+    assert "6 archived" in said
+    assert not any((here / run.directory).exists() for run in runs[:6])
+    assert all((here / run.directory / "DONE").exists() for run in runs[6:])
+    assert main(["report", str(whole / "runs"), "--plan", plan, "--out", str(tmp_path / "one machine")]) == 0
+    one, two = tmp_path / "one machine", here / "report" / "small-full"
+    timed = {"cost.csv", "cost.tex", "runtime.pdf", "runtime.svg", "runtime.png"}
+    names = {str(path.relative_to(one)) for path in one.rglob("*") if path.is_file() and path.name not in timed}
+    assert len(names) > 15
+    differing = [name for name in sorted(names) if _untimed(one / name) != _untimed(two / name)]
+    assert differing == []
+
+
+def _untimed(path: Path) -> bytes:
+    """A page without the section of times and the table of costs, or any other file as it is."""
+    data = path.read_bytes()
+    if path.suffix == ".html":
+        data = re.sub(rb'(?s)<section[^>]*id="runtime".*?</section>', b"", data)
+        data = re.sub(rb"(?s)<h3>Runtime and cost</h3>.*?</table>", b"", data)
+        data = re.sub(rb'(?s)"runtime[^"]*":\s*\{.*?\}\}', b"", data)
+    return data
+
+
+def test_several_plans_are_carried_out_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text(PLAN.format(seeds="[2]", steps=400))
+    second.write_text(PLAN.format(seeds="[1, 2]", steps=400))
+    joint = joined([load_plan(str(first)), load_plan(str(second))])
+    assert [run.config.seed for run in joint.runs] == [2] * 4 + [1] * 4
+    words = [str(first), str(second), "--out", str(tmp_path / "runs"), "--low-priority"]
+    assert main(["sweep", *words]) == 0
+    said = capsys.readouterr().out
+    assert "first, full scale" in said or "first:" in said
+    assert "8 of 8 runs" in said
+    assert main(["sweep", str(first), "nowhere.toml", "--out", str(tmp_path / "other")]) == 2
+    assert "there is no plan 'nowhere.toml'" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists(), "a plan that is wrong stops all of them, before any starts"
+    assert main(["sweep", str(first), "--launcher", "ray", "--low-priority"]) == 2
+    assert "--low-priority is for --launcher cores" in capsys.readouterr().err
 
 
 def test_killed_in_the_middle_it_ends_the_same(whole: Path, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_thinning_takes_means_of_neighbours_and_leaves_a_thin_series_alone() -> 
     assert [len(part) for part in thin(np.array([]), np.array([]))] == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(papers_plans()))
 def test_every_verdict_and_table_is_the_same_from_archives(name: str, tmp_path: Path) -> None:
     """Over the claims of every plan: made-up runs of it, two seeds on two tasks."""

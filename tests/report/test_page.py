@@ -109,7 +109,7 @@ def test_claims_show_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture
     for run in plan.runs:
         better = 1.3 if "swd" in run.method else 1.0
         write_planned(tmp_path, run, 1_000 * better * (1 + 0.01 * run.config.seed))
-    assert main(["claims", "--out", str(tmp_path)]) == 0
+    assert main(["claims", "--out", str(tmp_path), "--archives", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert re.search(r"reproduced, laptop scale: swd against uniform, \+[23]\d\.\d% \(95% interval", said)
     assert "reproduced, laptop scale: swd, T scaled against uniform" in said

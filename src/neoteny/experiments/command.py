@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +12,12 @@ from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, load_plan
-from neoteny.experiments.sweep import Outcome, sweep
+from neoteny.experiments.sweep import LOWEST, Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.archive import archived_in
 from neoteny.report.scores import AT_LEAST, LAST
 from neoteny.wording import counted
 
-LOWEST = 19
-"""The nice value of --low-priority."""
 TO_BE_CONTINUED = 75
 """The exit status of a sweep that was stopped by --stop-after, with runs left: start it again."""
 
@@ -72,8 +69,6 @@ def main(prog: str, argv: list[str]) -> int:
         plan = plan.shard(*_shard(options.shard))
     plan = dataclasses.replace(plan, runs=tuple(run for run in plan.runs if str(run.directory) not in archived))
     _check(plan, options.out, len(cores) if options.launcher == "cores" else None)
-    if options.low_priority:
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
     if options.dry_run:
         return _dry_run(plan, options.out, len(cores))
     if options.launcher == "ray":
@@ -81,7 +76,7 @@ def main(prog: str, argv: list[str]) -> int:
 
         outcome = sweep_on_ray(plan, options.out, options.address, stop_after)
     else:
-        outcome = sweep(plan, options.out, cores, stop_after)
+        outcome = sweep(plan, options.out, cores, stop_after, nice=LOWEST if options.low_priority else 0)
     status = conclude(outcome, plan, options.out)
     if status == 0 and prog == "reproduce":
         for plan in plans:

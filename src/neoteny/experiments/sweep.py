@@ -21,6 +21,8 @@ from neoteny.training.run import lock
 from neoteny.training.signals import asked_to_stop
 
 TRIES = 2
+LOWEST = 19
+"""The highest nice value, which is the lowest priority."""
 POLL = 0.2
 """Seconds between looks at the processes."""
 
@@ -55,11 +57,14 @@ class _Live:
     log: TextIO
 
 
-def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = None, quiet: bool = False) -> Outcome:
+def sweep(
+    plan: Plan, out: Path, cores: list[int], stop_after: float | None = None, quiet: bool = False, nice: int = 0
+) -> Outcome:
     """Carry out every run of `plan` that is not done, one process on each of `cores`, pinned.
 
     A run that fails is tried once more, from its checkpoint, unless its configuration is at fault; if it fails again it
-    is reported at the end. stop_after: seconds after which every run is saved and the rest left for another time.
+    is reported at the end. stop_after: seconds after which every run is saved and the rest left for another time. nice:
+    added to the nice value of every run's process.
     """
     outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory)])
     waiting = deque(run for run in plan.runs if run not in outcome.before)
@@ -80,7 +85,7 @@ def sweep(plan: Plan, out: Path, cores: list[int], stop_after: float | None = No
                 if in_use(out / run.directory):
                     outcome.elsewhere.append(run)
                 else:
-                    live.append(_start(run, out, core))
+                    live.append(_start(run, out, core, nice))
             for one in [one for one in live if one.process.poll() is not None]:
                 live.remove(one)
                 one.log.close()
@@ -133,7 +138,7 @@ def log_of(out: Path, run: PlannedRun) -> Path:
     return out / "logs" / f"{str(run.directory).replace('/', '-')}.txt"
 
 
-def _start(run: PlannedRun, out: Path, core: int) -> _Live:
+def _start(run: PlannedRun, out: Path, core: int, nice: int = 0) -> _Live:
     """Start a run's process on its core: a process begins on the cores of the thread that starts it."""
     path = log_of(out, run)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,6 +156,8 @@ def _start(run: PlannedRun, out: Path, core: int) -> _Live:
         )
     finally:
         os.sched_setaffinity(0, usual)
+    if nice:  # before it starts any thread, which would keep the priority of now
+        os.setpriority(os.PRIO_PROCESS, process.pid, min(LOWEST, nice + os.getpriority(os.PRIO_PROCESS, 0)))
     assert process.stdin is not None
     process.stdin.write(json.dumps(run.config.to_json()))
     process.stdin.close()
