@@ -128,7 +128,7 @@ def test_low_priority_is_of_every_thread_of_a_run(tmp_path: Path) -> None:
     run = load_plan(write_plan(tmp_path, steps=1_000_000)).runs[0]
     live = _start(run, tmp_path, usable_cores()[0], LOWEST)
     try:
-        wait_until(lambda: steps_done(tmp_path / run.directory) > 300)
+        wait_until(lambda: steps_done(tmp_path / run.directory) > 300, "the run did not start")
         threads = [int(path.name) for path in Path(f"/proc/{live.process.pid}/task").iterdir()]
         assert len(threads) > 1
         assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {19}
@@ -141,7 +141,7 @@ def test_low_priority_is_of_every_thread_of_a_run(tmp_path: Path) -> None:
 def test_what_is_archived_is_done_elsewhere(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of a plan was archived and its runs deleted: on another machine only the rest runs, and the page is the same."""
+    """Half of a plan is archived and its runs are not here: only the rest runs, and the page is the same."""
     plan = write_plan(tmp_path)
     runs, here = load_plan(plan).runs, tmp_path / "here"
     half = [whole / "runs" / run.directory for run in runs[:6]]

@@ -18,9 +18,9 @@ the same as a page of Markdown, such as results/README.md."""
 PAGE = """# Results
 
 What the runs that are archived in this folder say of each claim. `neoteny claims --page results/README.md` writes this
-page from the archives; please do not edit it. [PROGRAMME.md](PROGRAMME.md) says which runs are made, in which order, and
-how they are judged; it was decided before the first run. A verdict is given once every planned run is finished; until
-then a claim is undecided.
+page from the archives; please do not edit it. [PROGRAMME.md](PROGRAMME.md) says which runs are made, in which order,
+and how they are judged; it was decided before the first run. A verdict is given once every planned run is finished;
+until then a claim is undecided.
 
 """
 _COLUMNS = ("plan", "comparison", "verdict", "difference", "95% interval", "runs", "scale", "command")
