@@ -11,7 +11,7 @@ from pathlib import Path
 from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.experiments.cores import usable_cores
-from neoteny.experiments.plan import SCALES, Plan, load_plan
+from neoteny.experiments.plan import SCALES, Plan, PlannedRun, load_plan
 from neoteny.experiments.sweep import LOWEST, Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.archive import archived_in
@@ -86,10 +86,11 @@ def main(prog: str, argv: list[str]) -> int:
 
 def joined(plans: list[Plan]) -> Plan:
     """Return several plans as one: their runs in the order given, each once, so that no core waits between two."""
-    runs = {run.directory: run for plan in reversed(plans) for run in reversed(plan.runs)}
-    return dataclasses.replace(
-        plans[0], name=" + ".join(plan.name for plan in plans), runs=tuple(reversed(runs.values()))
-    )
+    runs: dict[Path, PlannedRun] = {}
+    for plan in plans:
+        for run in plan.runs:
+            runs.setdefault(run.directory, run)
+    return dataclasses.replace(plans[0], name=" + ".join(plan.name for plan in plans), runs=tuple(runs.values()))
 
 
 def _parser(prog: str) -> Parser:
