@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("trainability", 2.0, True, False, "0.3 to 1.2"),
+    Rule("trainability", 3.0, True, False, "0.3 to 1.7"),
     Rule("grama_inactive", 0.5, True, False, "0 to 0.25"),
     Rule("dormant_0.1", 0.5, True, False, "0 to 0.3"),
     Rule("effective_rank", 0.1, False, True, "it falls to 0.2 to 0.5 while a task is learned, then stays"),
