@@ -13,10 +13,13 @@ from made_up import write_planned
 from neoteny.agents.configs import DDQNConfig
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.experiments.archiving import archive
+from neoteny.experiments.claims import page
 from neoteny.experiments.plan import Plan, load_plan, make_plan, papers_plans
 from neoteny.experiments.reporting import about, findings, report_plan
 from neoteny.replay.registry import make_sampler
 from neoteny.report import words
+from neoteny.report.archive import archived_in, read_archive
 from neoteny.report.gather import gather
 from neoteny.report.scores import read_runs
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -257,3 +260,30 @@ def test_a_suite_that_is_none_is_refused() -> None:
     data = {"title": "x", "agent": "td3", "environments": ["Hopper-v5"], "steps": 10, "seeds": [1], "claims": claims}
     with pytest.raises(UsageError, match="a claim's suite is one of MuJoCo, Atari, DeepMind Control, other tasks, got"):
         make_plan("p", {**data, "methods": {"uniform": {}, "swd": {"replay": "swd"}}})
+
+
+def test_the_page_of_results_has_a_line_for_each_claim(tmp_path: Path) -> None:
+    plan = load_plan("programme/fig2-three")
+    for run in plan.runs[:4]:
+        write_planned(tmp_path / "runs", run, 1_000 + run.config.seed + 500 * (run.method == "swd"))
+    archive([tmp_path / "runs"], tmp_path / "results")
+    said = page(tmp_path / "results")
+    lines = [line for line in said.splitlines() if line.startswith("| `")]
+    assert [line.split("|")[1].strip() for line in lines][-3:] == [
+        "`programme/fig2-five`",
+        "`programme/fig2-per`",
+        "`programme/fig2-three`",
+    ]
+    assert "| swd against uniform |" in lines[-1]
+    assert "undecided. Only 4 of the 30 planned runs are done." in lines[-1]
+    assert "| 4 of 30 | full | `neoteny reproduce programme/fig2-three` |" in lines[-1]
+    assert main(["claims", "--archives", str(tmp_path / "results"), "--page", str(tmp_path / "README.md")]) == 0
+    assert (tmp_path / "README.md").read_text() == said
+
+
+def test_the_results_of_this_repository_can_be_read_and_their_page_is_generated() -> None:
+    results = Path(__file__).parents[2] / "results"
+    assert (results / "README.md").read_text() == page(results), "neoteny claims --page results/README.md"
+    for path in archived_in(results).values():
+        assert read_archive(path).facts["source"]["commit"]
+        assert path.stat().st_size < 200_000
