@@ -81,12 +81,14 @@ def page(archives: Path) -> str:
 def _rows(plan: Plan, archives: Path) -> Iterator[str]:
     for finding in _known(plan, [archives]):
         test = finding.test
+        if test is None:  # of one of the two methods there is no run yet
+            continue
         cells = [
             f"`{plan.name}`",
             words.comparison(finding),
             f"{finding.outcome}. {finding.why}".strip(),
-            words.percent(test.gain) if test else "",
-            f"{words.percent(test.low)} to {words.percent(test.high)}" if test else "",
+            words.percent(test.gain),
+            f"{words.percent(test.low)} to {words.percent(test.high)}",
             f"{sum(finding.runs)} of {_planned(plan, finding)}",
             plan.scale,
             f"`neoteny reproduce {plan.name}{' --scale laptop' * (plan.scale == 'laptop')}`",
