@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 import time
 from collections import deque
@@ -19,7 +20,7 @@ _QUIET = 30.0
 
 
 class Watch:
-    """A live line in a terminal, and a line now and then elsewhere."""
+    """Live lines in a terminal, one for each run under way; the same lines now and then elsewhere."""
 
     def __init__(self, plan: Plan, out: Path, before: int, quiet: bool = False) -> None:
         self._plan, self._out, self._before, self._quiet = plan, out, before, quiet
@@ -45,7 +46,8 @@ class Watch:
         lines = [self.line(self._before + done, len(running)), *(self.run_line(run) for run in running)]
         if self._live:
             back = f"\x1b[{self._height}F" if self._height else "\r"
-            print(f"{back}\x1b[J" + "\n".join(lines), flush=True)
+            width = shutil.get_terminal_size().columns  # a line that wraps would count as one, and be two
+            print(f"{back}\x1b[J" + "\n".join(line[:width] for line in lines), flush=True)
             self._height = len(lines)
         else:
             print("\n".join(lines), flush=True)
