@@ -250,7 +250,7 @@ def test_recycling_by_hand() -> None:
     hidden = [Hidden("0", ("2",)), Hidden("2", ("4",))]
     new = fresh(net)
     changed = recycle(net, new, hidden, {"0": np.array([0.0, 1.0]), "2": np.array([2.0, 0.02, 0.9])}, 0.02)
-    forget(optimizer, net, changed)
+    forget(optimizer, net, changed, restart=False)
     state = net.state_dict()
     assert (state["0.weight"][0] == new["0.weight"][0]).all()
     assert (state["0.weight"][1] == before["0.weight"][1]).all()

@@ -11,6 +11,7 @@ import optax
 import pytest
 import torch
 
+from neoteny.integrations.sb3 import ReDoCallback
 from neoteny.interventions import torch as on_torch
 from neoteny.interventions.formulas import reset, shrink_perturb
 from neoteny.interventions.surgery import cleared
@@ -101,7 +102,7 @@ def test_in_torch_the_next_steps_are_a_new_adams(kind: Any, surgery: str) -> Non
     train(net, optimiser, 300)
     new = on_torch.fresh(net)
     changed = on_torch.reset(net, new) if surgery == "reset" else on_torch.shrink_perturb(net, new, 0.8)
-    on_torch.forget(optimiser, net, changed)
+    on_torch.forget(optimiser, net, changed, restart=True)
     twin = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     twin.load_state_dict(net.state_dict())
     train(net, optimiser, 12)
@@ -110,13 +111,14 @@ def test_in_torch_the_next_steps_are_a_new_adams(kind: Any, surgery: str) -> Non
         torch.testing.assert_close(mine, theirs)
 
 
-def test_in_torch_recycling_keeps_the_count() -> None:
+@pytest.mark.parametrize("scores", [[1.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 0.0]], ids=["a unit", "a whole layer"])
+def test_in_torch_recycling_keeps_the_count(scores: list[float]) -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     optimiser = torch.optim.Adam(net.parameters())
     net(torch.randn(5, 3)).sum().backward()
     optimiser.step()
     hidden = [on_torch.Hidden("0", ("2",))]
-    scores = {"0": np.array([1.0, 0.0, 1.0, 2.0])}
-    on_torch.forget(optimiser, net, on_torch.recycle(net, on_torch.fresh(net), hidden, scores, 0.1))
+    changed = on_torch.recycle(net, on_torch.fresh(net), hidden, {"0": np.array(scores)}, 0.1)
+    on_torch.forget(optimiser, net, changed, ReDoCallback.restarts)
     assert [float(optimiser.state[parameter]["step"]) for parameter in net.parameters()] == [1.0] * 4

@@ -49,6 +49,15 @@ SWD = ReplayConfig("swd", decay_steps=100_000, min_weight=0.1)
             TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("injection",))),
             TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("injection",), injection_at=487_500)),
         ),
+        (TrainConfig("Hopper-v5"), TrainConfig("Hopper-v5", TD3Config(widths=[256, 128]))),  # type: ignore[arg-type]
+        (
+            TrainConfig("Hopper-v5", replay=ReplayConfig("swd-per")),
+            TrainConfig("Hopper-v5", replay=ReplayConfig("swd-per", per_alpha=0.6, per_beta=0.4, per_beta_step=1e-6)),
+        ),
+        (
+            TrainConfig("Hopper-v5", replay=ReplayConfig("per")),
+            TrainConfig("Hopper-v5", replay=ReplayConfig("per", per_alpha=0.6)),
+        ),
         (
             TrainConfig("Hopper-v5"),
             TrainConfig("Hopper-v5", log_every=7, checkpoint_every=30, keep_checkpoints=4, wandb=True, device="cpu"),
@@ -193,6 +202,25 @@ def test_a_script_that_is_run_twice_gets_a_free_directory(tmp_path: Path, monkey
     assert f"{first} already contains this run (neoteny resume continues it), so this one is in {second}." in said
     assert neoteny.train(short(), quiet=True, overwrite=True) == first
     assert sorted(path.name for path in first.parent.iterdir()) == [first.name, second.name]
+
+
+def test_two_environments_of_ones_own_have_directories_of_their_own(tmp_path: Path, monkeypatch: Any) -> None:
+    class Heavy(gym.envs.classic_control.PendulumEnv):
+        pass
+
+    def light() -> gym.Env:
+        return gym.wrappers.TimeLimit(gym.envs.classic_control.PendulumEnv(), 20)
+
+    def heavy() -> gym.Env:
+        return gym.wrappers.TimeLimit(Heavy(), 20)
+
+    def strong() -> gym.Env:
+        return gym.wrappers.TimeLimit(gym.envs.classic_control.PendulumEnv(g=20.0), 20)
+
+    monkeypatch.chdir(tmp_path)
+    runs = [neoteny.train(short(), make_env=make, quiet=True) for make in (light, heavy, strong)]
+    assert len({run.name for run in runs}) == 3
+    assert not any(run.name.endswith("-2") for run in runs)
 
 
 def test_overwrite_replaces_a_run_and_nothing_else(tmp_path: Path, capsys: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neoteny.arguments import Parser
+from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, load_plan, papers_plans, scales_of
 from neoteny.experiments.reporting import about, findings, named_runs
 from neoteny.experiments.work import is_done
@@ -13,8 +14,8 @@ from neoteny.report import words
 from neoteny.report.verdict import Finding
 from neoteny.training.files import write
 
-DESCRIPTION = """List every claim of the paper, and what the runs that are here say of it so far. With --page also write
-the same as a page of Markdown, such as results/README.md."""
+DESCRIPTION = """List every claim of the paper, of our controls and of the programme, and what the runs that are here
+say of it so far. With --page write what archived runs say as a page of Markdown instead, such as results/README.md."""
 PAGE = """# Results
 
 What the runs that are archived in this folder say of each claim. `neoteny claims --page results/README.md` writes this
@@ -29,17 +30,19 @@ _COLUMNS = ("plan", "comparison", "verdict", "difference", "95% interval", "runs
 def main(argv: list[str]) -> int:
     """List the claims, and write the page if asked for."""
     parser = Parser("neoteny claims", DESCRIPTION)
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the runs are (default: runs)")
+    parser.add_argument("--out", type=Path, help="where the runs are (default: runs)")
     parser.add_argument(
         "--archives", type=Path, default=Path("results"), help="where archived runs are (default: results)"
     )
     parser.add_argument("--page", type=Path, help="write a page about the archived runs to this file")
     options = parser.parse_args(argv)
+    if options.page and options.out:
+        raise UsageError("--page is about archived runs, and --out names others: leave one of them out")
     if options.page:
         write(options.page, page(options.archives).encode())
         print(f"Wrote {options.page}")
         return 0
-    print(describe([options.out, options.archives]))
+    print(describe([options.out or Path("runs"), options.archives]))
     return 0
 
 
@@ -75,7 +78,8 @@ def page(archives: Path) -> str:
                 silent.append(f"{name} ({scale})")
     lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}", *rows]
     known = "\n".join(lines) if rows else "No run is archived yet."
-    return f"{PAGE}{known}\n\nNo archived run speaks of these plans yet: {', '.join(silent)}.\n"
+    rest = f"\n\nNo archived run speaks of these plans yet: {', '.join(silent)}." if silent else ""
+    return f"{PAGE}{known}{rest}\n"
 
 
 def _rows(plan: Plan, archives: Path) -> Iterator[str]:
@@ -89,16 +93,11 @@ def _rows(plan: Plan, archives: Path) -> Iterator[str]:
             f"{finding.outcome}. {finding.why}".strip(),
             words.percent(test.gain),
             f"{words.percent(test.low)} to {words.percent(test.high)}",
-            f"{sum(finding.runs)} of {_planned(plan, finding)}",
+            f"{sum(finding.runs)} of {finding.planned}",
             plan.scale,
             f"`neoteny reproduce {plan.name}{' --scale laptop' * (plan.scale == 'laptop')}`",
         ]
         yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
-def _planned(plan: Plan, finding: Finding) -> int:
-    """Return how many runs a plan has of the two methods of a claim."""
-    return sum(run.method in (finding.claim.method, finding.claim.baseline) for run in plan.runs)
 
 
 def _known(plan: Plan, places: Sequence[Path]) -> tuple[Finding, ...]:

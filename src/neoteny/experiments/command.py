@@ -68,6 +68,8 @@ def main(prog: str, argv: list[str]) -> int:
     if options.shard:
         plan = plan.shard(*_shard(options.shard))
     plan = dataclasses.replace(plan, runs=tuple(run for run in plan.runs if str(run.directory) not in archived))
+    if not plan.runs:
+        print(f"Every run is archived in {options.archives}, so there is nothing to do.")
     _check(plan, options.out, len(cores) if options.launcher == "cores" else None)
     if options.dry_run:
         return _dry_run(plan, options.out, len(cores))
@@ -146,7 +148,7 @@ def _parser(prog: str) -> Parser:
 
 def _check(plan: Plan, out: Path, jobs: int | None) -> None:
     """Refuse what cannot run, before anything is started. jobs: runs at once on this machine; None on a cluster."""
-    left = [run for run in plan.runs if not is_done(out / run.directory)]
+    left = [run for run in plan.runs if not is_done(out / run.directory, run.config.total_timesteps)]
     if not left:
         return
     try:
@@ -179,7 +181,7 @@ def describe(plan: Plan, out: Path, archived: Mapping[str, Path]) -> str:
         lines.append(f"  reduced: {plan.reduced}")
     lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
     kept = [run for run in plan.runs if str(run.directory) in archived]
-    done = sum(is_done(out / run.directory) for run in plan.runs if run not in kept)
+    done = sum(is_done(out / run.directory, run.config.total_timesteps) for run in plan.runs if run not in kept)
     lines.append(
         f"  {counted(len(plan.runs), 'run')}, {done} of them done in {out}" + f", {len(kept)} archived" * bool(kept)
     )
@@ -230,11 +232,15 @@ def _dry_run(plan: Plan, out: Path, cores: int) -> int:
     from neoteny.experiments.estimate import seconds
 
     for run in plan.runs:
-        state = "done" if is_done(out / run.directory) else "    "
+        state = "done" if is_done(out / run.directory, run.config.total_timesteps) else "    "
         print(f"  {state}  {run.method:<34} {run.config.env:<30} seed {run.config.seed}  {run.directory}")
-    print("Measuring each kind of run for a few seconds:")
-    needed = seconds(plan, cores)
-    print(f"About {in_words(needed)} on {counted(cores, 'core')} for {counted(len(plan.runs), 'run')}.")
+    left = tuple(run for run in plan.runs if not is_done(out / run.directory, run.config.total_timesteps))
+    if not left:
+        print("Every run is done.")
+        return 0
+    print("Measuring each kind of run that is left for a few seconds:")
+    needed = seconds(dataclasses.replace(plan, runs=left), cores)
+    print(f"About {in_words(needed)} on {counted(cores, 'core')} for {counted(len(left), 'run')}.")
     return 0
 
 

@@ -68,6 +68,7 @@ def measure(config: TrainConfig, patience: float = 600.0) -> Speed:
         plasticity=PlasticityConfig(probe_every=0),
         eval_every=0,
         checkpoint_every=0,
+        keep_checkpoints=0,
         log_every=20,
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,9 @@ from neoteny.replay.storage import Layout, transition_fields
 from neoteny.training.config import TrainConfig
 from neoteny.training.policy import problem_of
 
+PROCESS = 500_000_000
+"""Bytes of a run besides its replay buffer: a small TD3 on Pendulum peaks at 484 MB, by its timing.jsonl."""
+
 
 def check_environments(runs: Sequence[PlannedRun]) -> list[int]:
     """Make each environment once and see that the agent can act there; the bytes of each run's replay buffer."""
@@ -57,13 +60,13 @@ def replay_bytes(config: TrainConfig, problem: Problem) -> int:
 
 
 def check_memory(sizes: Sequence[int], jobs: int) -> None:
-    """Refuse to start so many runs at once that their replay buffers would not fit in memory together."""
+    """Refuse to start so many runs at once that their replay buffers and processes would not fit in memory together."""
     free = memory.available_bytes()
-    largest = sorted(sizes, reverse=True)[:jobs]
+    largest = [size + PROCESS for size in sorted(sizes, reverse=True)[:jobs]]
     if free is None or sum(largest) <= free:
         return
     fit = max((count for count in range(len(largest)) if sum(largest[:count]) <= free), default=0)
     advice = f"--jobs {fit} fits, or set a smaller capacity" if fit else "set a smaller capacity, or free memory"
-    several = f"the replay buffers of {len(largest)} runs at once need"
-    what = several if len(largest) > 1 else "a run's replay buffer needs"
+    several = f"{len(largest)} runs at once, with their replay buffers, need"
+    what = several if len(largest) > 1 else "a run with its replay buffer needs"
     raise UsageError(f"{what} {sum(largest) / 1e9:.2f} GB and {free / 1e9:.2f} GB are free: {advice}")

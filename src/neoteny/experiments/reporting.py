@@ -8,7 +8,7 @@ from pathlib import Path
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError, missing_extra
-from neoteny.experiments.plan import SCALES, Plan, load_plan
+from neoteny.experiments.plan import SCALES, Plan, PlannedRun, load_plan
 from neoteny.experiments.work import is_done
 from neoteny.report.about import About
 from neoteny.report.archive import archived_in
@@ -17,7 +17,7 @@ from neoteny.report.scores import read_runs
 from neoteny.report.verdict import Claim, Finding
 from neoteny.report.words import sentence
 from neoteny.report.write import write_report
-from neoteny.training.run import is_run
+from neoteny.training.run import is_run, read_config
 
 
 def main(argv: list[str]) -> int:
@@ -59,11 +59,16 @@ def named_runs(plan: Plan, places: Sequence[Path]) -> dict[Path, str]:
     archived = [archived_in(place) for place in places]
     names: dict[Path, str] = {}
     for run in plan.runs:
-        here = [path for place in places if is_run(path := place / run.directory)]
+        here = [path for place in places if is_run(path := place / run.directory) and not _made_longer(path, run)]
         kept = [known[name] for known in archived if (name := str(run.directory)) in known]
         done = [path for path in here if is_done(path)]
         names |= {path.resolve(): run.method for path in [*done, *kept, *here][:1]}
     return names
+
+
+def _made_longer(path: Path, run: PlannedRun) -> bool:
+    """Return whether a run was resumed to more steps than the plan has, which makes it another run."""
+    return read_config(path)[0].total_timesteps != run.config.total_timesteps
 
 
 def findings(plan: Plan, places: Sequence[Path]) -> tuple[Finding, ...]:

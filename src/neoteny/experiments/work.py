@@ -16,6 +16,7 @@ from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.training.config import TrainConfig, limit_threads
+from neoteny.training.run import is_run, read_config
 
 MISCONFIGURED = 2
 """The exit status of a run whose configuration cannot be carried out: it would fail again."""
@@ -23,12 +24,17 @@ MISCONFIGURED = 2
 
 def carry_out(config: TrainConfig, directory: Path) -> None:
     """Bring the run in `directory` to its end; nothing if it is there already."""
-    if is_done(directory):
+    if is_done(directory, config.total_timesteps):
         return
+    if is_run(directory) and (steps := read_config(directory)[0].total_timesteps) != config.total_timesteps:
+        raise UsageError(
+            f"{directory} contains a run of {steps:,} steps and {config.total_timesteps:,} are planned: it was resumed "
+            "with --steps; move it elsewhere"
+        )
     limit_threads(config)
     from neoteny.training.start import resume, train  # JAX, whose threads are set by now
 
-    if (directory / "config.json").exists():
+    if is_run(directory):
         resume(directory, quiet=True)
     else:
         train(config, out=directory, quiet=True)
@@ -43,9 +49,11 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def is_done(directory: Path) -> bool:
-    """Whether a run has come to its end."""
-    return (directory / "DONE").exists()
+def is_done(directory: Path, steps: int | None = None) -> bool:
+    """Whether a run has come to its end. steps: the length that it was planned with; a longer run is another one."""
+    if not (directory / "DONE").exists():
+        return False
+    return steps is None or not is_run(directory) or read_config(directory)[0].total_timesteps == steps
 
 
 def die_with_parent() -> None:

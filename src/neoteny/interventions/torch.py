@@ -82,11 +82,11 @@ def reset(module: nn.Module, new: Mapping[str, Tensor]) -> Masks:
     return _mix(module, new, 0.0, _KINDS)
 
 
-def forget(optimizer: torch.optim.Optimizer, module: nn.Module, changed: Masks) -> None:
-    """Adam's moments of what was changed go to 0, and with them the count of steps of a parameter changed as a whole.
+def forget(optimizer: torch.optim.Optimizer, module: nn.Module, changed: Masks, restart: bool) -> None:
+    """Adam's moments of what was changed go to 0, and with `restart` the count of steps of those parameters, too.
 
-    torch counts the steps of each parameter. After a reset or shrink-perturb its next steps are a new Adam's; with
-    the old count they would be up to 3.2 x as large. Where recycling changed a part, the count goes on, as in Dopamine.
+    torch counts the steps of each parameter. After a reset or shrink-perturb the count restarts, and the next steps are
+    a new Adam's; with the old count they would be up to 3.2 x as large. Recycling keeps it, as Dopamine does.
     """
     parameters = dict(module.named_parameters())
     for name, mask in changed.items():
@@ -94,7 +94,7 @@ def forget(optimizer: torch.optim.Optimizer, module: nn.Module, changed: Masks) 
         for moment in state.values():
             if isinstance(moment, Tensor) and moment.shape == mask.shape:  # not the count of steps
                 moment[mask.to(moment.device)] = 0
-        if "step" in state and mask.all():
+        if "step" in state and restart:
             state["step"] = state["step"] * 0  # a number or a tensor, by torch's version and options
 
 

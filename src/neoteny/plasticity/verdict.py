@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -74,12 +75,15 @@ def judge(rule: Rule, steps: Sequence[int], values: Sequence[float | None]) -> F
 
 
 def rising(returns: Sequence[float]) -> bool | None:
-    """Whether returns are rising: the mean of their last third is above that of the middle and of the first third.
+    """Whether returns are rising: the mean of their last third is above that of the middle and of the first third, and
+    so is the mean of their last sixth, so that a collapse at the end does not pass.
 
     In the order of training; None if there are fewer than three. A rule that errs towards yes: returns that only vary
-    pass it one time in three, and a false alarm is worse than none.
+    pass it about one time in four, and a false alarm is worse than none.
     """
     if len(returns) < 3:
         return None
-    first, middle, last = (float(np.mean(part)) for part in np.array_split(np.asarray(returns, np.float64), 3))
-    return last > max(first, middle)
+    values = np.asarray(returns, np.float64)
+    first, middle, last = (float(np.mean(part)) for part in np.array_split(values, 3))
+    newest = float(np.mean(values[-math.ceil(len(values) / 6) :]))
+    return min(last, newest) > max(first, middle)

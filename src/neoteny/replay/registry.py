@@ -27,7 +27,8 @@ from neoteny.replay.schedules import (
 from neoteny.wording import did_you_mean
 
 _LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}
-_PER = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
+PER_NUMBERS = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
+"""The numbers of prioritised replay: what each is called outside, and in the sampler."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         choices = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
         raise UsageError(f"there is no replay {name!r}: choose from {choices}")
     named = REPLAYS[name]
-    known = {**named.numbers, **(_PER if named.prioritised else {})}
+    known = {**named.numbers, **(PER_NUMBERS if named.prioritised else {})}
     if unknown := sorted(set(numbers) - set(known)):
         takes = f"takes {', '.join(_flag(n) for n in known)}" if known else "takes no numbers"
         raise UsageError(f"--replay {name} has no {', '.join(map(_flag, unknown))}: it {takes}")
@@ -83,7 +84,7 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         if named.combined:
             return CombinedSampler(schedule)
         if named.prioritised:
-            return PrioritizedSampler(schedule, **{_PER[n]: numbers[n] for n in _PER if n in numbers})
+            return PrioritizedSampler(schedule, **{PER_NUMBERS[n]: numbers[n] for n in PER_NUMBERS if n in numbers})
     except ValueError as error:
         raise UsageError(str(error)) from error
     assert schedule is not None

@@ -62,8 +62,13 @@ def runs_in(place: Path) -> list[Path]:
 
 def archived_in(place: Path) -> dict[str, Path]:
     """Return the archives in a directory by the names of their runs; none if there is no such directory."""
-    found = sorted(place.rglob("*.jsonl")) if place.is_dir() else []
-    return {run_name(path): path for path in found if is_archive(path)}
+    archives: dict[str, Path] = {}
+    for path in sorted(place.rglob("*.jsonl")) if place.is_dir() else []:
+        if is_archive(path):
+            other = archives.setdefault(run_name(path), path)
+            if other != path and other.read_bytes() != path.read_bytes():
+                raise UsageError(f"{other} and {path} are different archives of the same run: keep one of them")
+    return archives
 
 
 def run_name(path: Path) -> str:
@@ -140,9 +145,14 @@ def write_archive(path: Path, run: str, history: History, digests: dict[str, str
             known[steps.tobytes()] = f"steps {len(known) + 1}"
             parts.append({"steps": known[steps.tobytes()], "values": steps.tolist()})
         parts.append({"series": name, "at": known[steps.tobytes()], "values": values.tolist()})
-    lines = [*map(_sealed, parts), _sealed({"end": len(parts)})]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, "".join(f"{line}\n" for line in lines).encode())
+    write(path, "".join(f"{line}\n" for line in _with_end([_sealed(part) for part in parts])).encode())
+
+
+def _with_end(lines: list[str]) -> list[str]:
+    """Return the lines with one more, which seals their number and their order."""
+    whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return [*lines, _sealed({"end": len(lines), "of": whole})]
 
 
 def _sealed(part: dict[str, Any]) -> str:
@@ -190,17 +200,22 @@ def read_digests(path: Path) -> dict[str, str]:
 
 def _read_parts(path: Path) -> list[dict[str, Any]]:
     parts = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, start=1):
         try:
-            part = json.loads(line)
+            part = json.loads(line.decode())
             sealed = part.pop("checksum")
         except (ValueError, KeyError, AttributeError, TypeError):
             raise UsageError(f"{path}, line {number} is damaged: it is not a sealed line of JSON") from None
         if sealed != _checksum(part):
             raise UsageError(f"{path}, line {number} was changed after it was written: its checksum does not match")
         parts.append(part)
-    if not parts or parts[-1] != {"end": len(parts) - 1} or len(parts) < 4:
-        raise UsageError(f"{path}, line {len(parts) + 1} is missing: lines were removed, or the file was cut short")
+    if not parts or "end" not in parts[-1]:
+        raise UsageError(f"{path}, line {len(parts) + 1} is missing: the file was cut short")
+    if lines[-1].decode() != _with_end([line.decode() for line in lines[:-1]])[-1]:
+        raise UsageError(f"{path}, line {len(parts)}: the lines above are not those that were written")
     if parts[0].get(_HEADER) != FORMAT:
         raise UsageError(f"{path}, line 1: this is format {parts[0].get(_HEADER)}, and this version reads {FORMAT}")
+    if parts[0]["run"] != run_name(path):
+        raise UsageError(f"{path}, line 1: this is the archive of {parts[0]['run']}: give the file that name again")
     return parts[:-1]

@@ -153,10 +153,9 @@ def _shown(name: str) -> bool:
 
 def made_by(facts: Mapping[str, Any]) -> str:
     """Return which version of neoteny made a run, from what its config.json says."""
-    source = facts.get("source") or {}
-    if not source.get("commit"):
-        return facts.get("versions", {}).get("neoteny", "")
-    return source["commit"][:12] + (" with changes" if source.get("changed") else "")
+    sources = [facts.get("source") or {}, *facts.get("resumed_by", ())]
+    commits = [f"{one['commit'][:12]}{' with changes' * bool(one['changed'])}" for one in sources if one.get("commit")]
+    return " then ".join(dict.fromkeys(commits)) or facts.get("versions", {}).get("neoteny", "")
 
 
 def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:

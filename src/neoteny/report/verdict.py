@@ -46,6 +46,8 @@ class Finding:
     tasks: tuple[str, ...] = ()
     seeds: tuple[int, int] = (0, 0)
     """The fewest and the most of either method on any task."""
+    planned: int = 0
+    """How many runs of both methods there should be; 0 if that is not known."""
 
 
 def judge(
@@ -79,7 +81,7 @@ def judge(
         outcome, why = "undecided", f"Fewer than {FEWEST} seeds decide nothing."
     else:
         outcome, why = _decide(claim, test)
-    return Finding(claim, outcome, why, test, runs, tasks, (min(counts), max(counts)))
+    return Finding(claim, outcome, why, test, runs, tasks, (min(counts), max(counts)), wanted)
 
 
 def _decide(claim: Claim, test: Test) -> tuple[str, str]:

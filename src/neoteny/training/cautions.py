@@ -5,7 +5,7 @@ from __future__ import annotations
 from neoteny.replay.registry import REPLAYS
 from neoteny.training.config import TrainConfig
 
-_SMALL = "--preset small scales learning starts, T and evaluation to the length of a short run"
+_SMALL = "For a short run --preset small scales learning starts, T and evaluation to its length."
 
 
 def cautions(config: TrainConfig) -> list[str]:
@@ -30,7 +30,7 @@ def cautions(config: TrainConfig) -> list[str]:
             "weight stops changing."
         )
     if said:
-        said[-1] += f" ({_SMALL}.)"
+        said.append(_SMALL)
     if config.replay.capacity < batch:
         said.append(
             f"Every batch will contain the same transitions several times: the replay buffer holds "

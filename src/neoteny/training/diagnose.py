@@ -9,6 +9,7 @@ from typing import Any
 from neoteny.errors import UsageError
 from neoteny.plasticity.verdict import RULES, Finding, judge, rising
 from neoteny.training.run import read_metrics
+from neoteny.wording import counted
 
 OTHER_CAUSES = (
     "Other usual causes of a stall: too little exploration, a learning rate too high or too low, targets that diverge "
@@ -29,8 +30,8 @@ def measured(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
                 good.append(run)
             else:
                 bad.append(
-                    f"{run} has {count} measurements of plasticity and at least 2 are needed: train it for longer, "
-                    "or with a smaller --probe-every"
+                    f"{run} has {counted(count, 'measurement')} of plasticity and at least 2 are needed: train it for "
+                    "longer, or with a smaller --probe-every"
                 )
     if not good:
         raise UsageError(bad[0] if len(bad) == 1 else f"none of {len(bad)} runs can be diagnosed: {bad[0]}")
@@ -73,7 +74,7 @@ def describe(directory: Path) -> str:
             mark = "outside" if finding.outside and not learning else ""
             numbers = f"{finding.first:>10.3g}{finding.late:>10.3g}"
             lines.append(f"  {mark:<10}{finding.rule.measure:<22}{numbers}   {finding.rule.healthy}")
-    return "\n".join([*lines, "", verdict(found, learning), OTHER_CAUSES])
+    return "\n".join([*lines, "", verdict(found, learning), *([] if learning else [OTHER_CAUSES])])
 
 
 def verdict(found: dict[str, list[Finding]], learning: bool | None) -> str:
@@ -82,7 +83,7 @@ def verdict(found: dict[str, list[Finding]], learning: bool | None) -> str:
     learning: whether the returns are rising, if that is known.
     """
     if learning:
-        return "The returns are rising, so nothing here is a sign of trouble."
+        return "The returns are rising, so no measure is marked."
     said = []
     for network, all_of_it in found.items():
         outside = [f for f in all_of_it if f.outside]

@@ -7,10 +7,12 @@ import hashlib
 import inspect
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from neoteny.envs import frames_per_step
-from neoteny.replay.registry import REPLAYS
+from neoteny.replay.priority import PrioritizedSampler
+from neoteny.replay.registry import PER_NUMBERS, REPLAYS
 from neoteny.training.config import INTERVENTIONS, PlasticityConfig, TrainConfig
 
 ALWAYS = ("env", "seed", "total_timesteps")
@@ -80,8 +82,12 @@ def _differing(config: Any, plain: Any, besides: set[str], defaults: dict[str, A
     """Return the fields of a dataclass that are neither as in `plain` nor at a default that is written as None."""
     found = {}
     for name in (field.name for field in dataclasses.fields(config) if field.name not in besides):
-        value = getattr(config, name)
-        if value != getattr(plain, name) and (defaults is None or name not in defaults or value != defaults[name]):
+        value = _one_form(getattr(config, name))
+        usual = [
+            _one_form(getattr(plain, name)),
+            *(_one_form(known[name]) for known in [defaults or {}] if name in known),
+        ]
+        if value not in usual:
             found[name] = value
     return found
 
@@ -95,11 +101,18 @@ def _own_repeat(config: TrainConfig) -> int | None:
 def _replay_defaults(config: TrainConfig) -> dict[str, Any]:
     """Return what the numbers of a replay are where they are not given."""
     named = REPLAYS.get(config.replay.replay)
-    if named is None or named.schedule is None:
+    if named is None:  # a schedule of the user's own, whose code an id must not run
         return {}
-    accepted = inspect.signature(named.schedule).parameters
-    defaults = {number: accepted[field].default for number, field in named.numbers.items()}
+    defaults = _defaults_of(named.schedule, named.numbers) if named.schedule else {}
+    if named.prioritised:
+        defaults |= _defaults_of(PrioritizedSampler, PER_NUMBERS)
     return {**defaults, "decay_steps": config.default_decay_steps()}
+
+
+def _defaults_of(made: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the defaults of what takes these numbers, by the names that they have as settings."""
+    accepted = inspect.signature(made).parameters
+    return {number: accepted[field].default for number, field in numbers.items()}
 
 
 def _intervention_defaults(config: TrainConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium as gym
@@ -20,6 +21,7 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
         return None
     made: list[gym.Env] = []
 
+    @functools.wraps(make_env)  # its name is part of the run's id
     def make_another() -> gym.Env:
         env: Any = make_env()
         if not isinstance(env, gym.Env):

@@ -59,7 +59,11 @@ class Run:
         run._metrics.truncate(log_position)
         run._metrics.seek(0, os.SEEK_END)  # else it still tells the length from before
         _, facts = read_config(directory)
-        write_config(directory, {**facts, "config": config.to_json()})
+        later = facts.get("resumed_by", [])
+        if source() not in (facts.get("source"), *later):
+            later = [*later, source()]
+        more = {"resumed_by": later} if later else {}
+        write_config(directory, {**facts, "config": config.to_json(), **more})
         return run
 
     def _open(self, directory: Path, config: TrainConfig, purge_step: int | None) -> None:

@@ -171,7 +171,7 @@ def _changed_versions(facts: dict[str, Any]) -> list[str]:
 
 def _check_same_config(directory: Path, found: Checkpoint, recorded: dict[str, Any]) -> None:
     """Refuse a config.json that was edited since the checkpoint."""
-    free = ("total_timesteps", "checkpoint_every", "on_nan", "wandb")
+    free = ("total_timesteps", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
     was, now = _flat(found.config), _flat(recorded)
     for name in was:
         if name not in free and now.get(name) != was[name]:

@@ -100,6 +100,9 @@ def is_sbx(model: Any) -> bool:
 class _Intervention(BaseCallback):
     """Changes networks every so many updates; in torch, so for SB3's own agents."""
 
+    restarts = True
+    """Whether Adam counts its steps anew afterwards: yes after surgery on whole layers."""
+
     def __init__(self, every: int) -> None:
         super().__init__()
         if every < 1:
@@ -125,7 +128,7 @@ class _Intervention(BaseCallback):
         if self.last // self.every > before // self.every:
             for name, network, target, optimizer in self._networks():
                 change = self._change(name, network)
-                forget(optimizer, network, change(network))
+                forget(optimizer, network, change(network), self.restarts)
                 if target is not None:
                     change(target)
         return True
@@ -170,6 +173,8 @@ class ResetCallback(_Intervention):
 
 class ReDoCallback(_Intervention):
     """Units whose dormancy score is at most tau: new weights in, none out; Sokar et al. (2023)."""
+
+    restarts = False
 
     def __init__(self, every: int = 1_000, tau: float = 0.025, samples: int = 256) -> None:
         super().__init__(every)
