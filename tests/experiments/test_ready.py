@@ -116,11 +116,11 @@ def test_the_size_is_what_the_buffer_asks_for(
 @pytest.mark.parametrize(
     ("free", "jobs", "message"),
     [
-        (16_000_000, 4, None),
-        (15_000_000, 4, "the replay buffers of 4 runs at once need 0.02 GB and 0.01 GB are free: --jobs 3 fits, or"),
-        (9_000_000, 16, "the replay buffers of 4 runs at once need 0.02 GB and 0.01 GB are free: --jobs 2 fits, or"),
-        (3_000_000, 4, "need 0.02 GB and 0.00 GB are free: set a smaller capacity, or free memory"),
-        (3_000_000, 1, "a run's replay buffer needs 0.00 GB and 0.00 GB are free: set a smaller capacity, or"),
+        (6_000_000_000, 4, None),
+        (5_900_000_000, 4, "4 runs at once, with their replay buffers, need 6.00 GB and 5.90 GB are free: --jobs 3 fits"),
+        (3_400_000_000, 16, "4 runs at once, with their replay buffers, need 6.00 GB and 3.40 GB are free: --jobs 2"),
+        (1_000_000_000, 4, "need 6.00 GB and 1.00 GB are free: set a smaller capacity, or free memory"),
+        (1_000_000_000, 1, "a run with its replay buffer needs 1.50 GB and 1.00 GB are free: set a smaller capacity"),
         (None, 4, None),
     ],
 )
@@ -129,16 +129,16 @@ def test_runs_that_fit_alone_but_not_together_are_refused(
 ) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: free)
     if message is None:
-        check_memory([4_000_000] * 4, jobs)
+        check_memory([1_000_000_000] * 4, jobs)
     else:
         with pytest.raises(UsageError, match=message):
-            check_memory([4_000_000] * 4, jobs)
+            check_memory([1_000_000_000] * 4, jobs)
 
 
 def test_the_largest_runs_may_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000_000)
     sizes = [1_000_000_000, 6_000_000_000, 1_000_000_000, 6_000_000_000]
-    with pytest.raises(UsageError, match=r"of 2 runs at once need 12\.00 GB and 10\.00 GB are free: --jobs 1 fits"):
+    with pytest.raises(UsageError, match=r"2 runs at once, .* need 13\.00 GB and 10\.00 GB are free: --jobs 1 fits"):
         check_memory(sizes, 2)
 
 
@@ -147,12 +147,12 @@ def test_a_sweep_asks_for_memory_before_it_starts(
 ) -> None:
     path, out = tmp_path / "mine.toml", tmp_path / "runs"
     path.write_text(PLAN.format(env="MountainCarContinuous-v0"))
-    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_200_000_000)
     monkeypatch.setattr("neoteny.experiments.command.usable_cores", lambda: list(range(16)))
     for words in ([], ["--dry-run"]):
         assert main(["sweep", str(path), "--out", str(out), *words]) == 2
         assert (
-            "the replay buffers of 4 runs at once need 0.01 GB and 0.01 GB are free: --jobs 2"
+            "4 runs at once, with their replay buffers, need 2.01 GB and 1.20 GB are free: --jobs 2"
             in capsys.readouterr().err
         )
     for run in load_plan(str(path)).runs[1:]:

@@ -104,7 +104,7 @@ def test_a_directory_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"Left out: {runs / 'short'} has 1 measurement of plasticity and at least 2 are needed" in said.err
     assert picture.stat().st_size > 10_000
     assert main(["diagnose", str(runs / "short"), "--picture", str(picture)]) == 2
-    assert "short has 1 measurements of plasticity and at least 2 are needed" in capsys.readouterr().err
+    assert "short has 1 measurement of plasticity and at least 2 are needed" in capsys.readouterr().err
     (tmp_path / "none").mkdir()
     for path in (tmp_path / "none", tmp_path / "nowhere"):
         assert main(["diagnose", str(path)]) == 2
