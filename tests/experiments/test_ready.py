@@ -117,7 +117,11 @@ def test_the_size_is_what_the_buffer_asks_for(
     ("free", "jobs", "message"),
     [
         (6_000_000_000, 4, None),
-        (5_900_000_000, 4, "4 runs at once, with their replay buffers, need 6.00 GB and 5.90 GB are free: --jobs 3 fits"),
+        (
+            5_900_000_000,
+            4,
+            "4 runs at once, with their replay buffers, need 6.00 GB and 5.90 GB are free: --jobs 3 fits",
+        ),
         (3_400_000_000, 16, "4 runs at once, with their replay buffers, need 6.00 GB and 3.40 GB are free: --jobs 2"),
         (1_000_000_000, 4, "need 6.00 GB and 1.00 GB are free: set a smaller capacity, or free memory"),
         (1_000_000_000, 1, "a run with its replay buffer needs 1.50 GB and 1.00 GB are free: set a smaller capacity"),

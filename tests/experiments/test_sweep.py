@@ -133,6 +133,8 @@ def test_low_priority_is_of_every_thread_of_a_run(tmp_path: Path) -> None:
         threads = [int(path.name) for path in Path(f"/proc/{live.process.pid}/task").iterdir()]
         assert len(threads) > 1
         assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {19}
+        group = Path(f"/proc/{live.process.pid}/autogroup")
+        assert not group.exists() or group.read_text().endswith(" nice 19\n")
     finally:
         live.process.kill()
         live.process.wait()

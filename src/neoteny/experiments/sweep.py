@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -156,12 +157,22 @@ def _start(run: PlannedRun, out: Path, core: int, nice: int = 0) -> _Live:
         )
     finally:
         os.sched_setaffinity(0, usual)
-    if nice:  # before it starts any thread, which would keep the priority of now
-        os.setpriority(os.PRIO_PROCESS, process.pid, min(LOWEST, nice + os.getpriority(os.PRIO_PROCESS, 0)))
+    if nice:
+        _lower(process.pid, min(LOWEST, nice + os.getpriority(os.PRIO_PROCESS, 0)))
     assert process.stdin is not None
     process.stdin.write(json.dumps(run.config.to_json()))
     process.stdin.close()
     return _Live(run, core, process, log)
+
+
+def _lower(pid: int, nice: int) -> None:
+    """Lower the priority of a process that has just been started: its threads, which it starts later, have it too.
+
+    Linux shares time out between sessions first (autogroup), and each run has a session of its own: it is lowered, too.
+    """
+    os.setpriority(os.PRIO_PROCESS, pid, nice)
+    with contextlib.suppress(OSError):  # where there are no such groups
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
 def _save(live: list[_Live]) -> None:
