@@ -190,7 +190,7 @@ def test_several_plans_are_carried_out_in_their_order(tmp_path: Path, capsys: py
     assert "first, full scale" in said or "first:" in said
     assert "8 of 8 runs" in said
     assert main(["sweep", str(first), "nowhere.toml", "--out", str(tmp_path / "other")]) == 2
-    assert "there is no plan 'nowhere.toml'" in capsys.readouterr().err
+    assert "there is no file nowhere.toml" in capsys.readouterr().err
     assert not (tmp_path / "other").exists(), "a plan that is wrong stops all of them, before any starts"
     assert main(["sweep", str(first), "--launcher", "ray", "--low-priority"]) == 2
     assert "--low-priority is for --launcher cores" in capsys.readouterr().err

@@ -143,7 +143,7 @@ def test_parameters_survive_json_and_plans() -> None:
         ({"replay": "mine:Plain", "replay_arg": {"tau": 3}}, "has no tau: it takes no parameters"),
         ({"replay": "mine:HalfLife", "window_steps": 3}, "has no window_steps: it takes steps, floor"),
         ({"replay": "mine:HalfLife"}, "needs steps, which it has no default for: add --replay-arg steps=VALUE"),
-        ({"replay": "mine:Nothing"}, "AttributeError: module 'mine' has no attribute 'Nothing'"),
+        ({"replay": "mine:Nothing"}, "--replay mine:Nothing: mine has no Nothing"),
         ({"replay": "nowhere:X"}, "No module named 'nowhere' .run where it is, or put its directory into PYTHONPATH"),
         ({"replay": "broken:X"}, "No module named 'not_installed_anywhere'"),
         ({"replay": "wrong:X"}, "ZeroDivisionError: division by zero"),

@@ -18,7 +18,17 @@ from neoteny.experiments.archiving import archive
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans
 from neoteny.experiments.reporting import about, named_runs, plan_claims
 from neoteny.experiments.work import carry_out, is_done
-from neoteny.report.archive import POINTS, _sealed, _with_end, archived_in, read_archive, read_run, run_name, thin
+from neoteny.report.archive import (
+    POINTS,
+    _sealed,
+    _with_end,
+    archived_in,
+    read_archive,
+    read_run,
+    run_name,
+    thin,
+    write_archive,
+)
 from neoteny.report.gather import gather
 from neoteny.report.scores import made_by, read_runs
 from neoteny.report.tables import tables_of
@@ -54,6 +64,7 @@ def test_a_run_comes_back_as_it_was(real: Path, tmp_path: Path) -> None:
     assert after.facts == before.facts
     assert after.timing == before.timing
     assert after.eval_returns == before.eval_returns
+    assert after.not_finite == before.not_finite == 0
     assert len(after.eval_returns) == 13
     assert after.series.keys() == before.series.keys()
     for one, other in [
@@ -154,7 +165,7 @@ def edited(lines: list[str]) -> list[str]:
     return [lines[0], lines[1].replace("1", "2", 1), *lines[2:]]
 
 
-OTHERS = _sealed({"evaluations": [1], "returns": [1.0], "episodes": [[1.0]]})
+OTHERS = _sealed({"evaluations": [1], "returns": [1.0], "not_finite": 0, "episodes": [[1.0]]})
 DAMAGES = {
     "a number edited": (edited, 2),
     "a line cut": (lambda lines: [*lines[:3], lines[3][:20], *lines[4:]], 4),
@@ -167,6 +178,7 @@ DAMAGES = {
     "cut short": (lambda lines: lines[:-2], None),
     "empty": (lambda lines: [], 1),
 }
+"""What is done to the lines, and the line that is wrong: None the first that is missing, -1 the last."""
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -178,8 +190,9 @@ def test_a_damaged_archive_is_refused_with_the_line_that_is_wrong(damage: str, t
     broken = change(lines)
     path.write_bytes("".join(f"{line}\n" for line in broken).encode(errors="surrogateescape"))
     where = {None: len(broken) + 1, -1: len(broken)}.get(number, number)
-    with pytest.raises(UsageError, match=rf"{path.name}, line {where}\b"):
-        read_archive(path)
+    for read in (read_archive, lambda _: archived_in(tmp_path / "results")):  # a sweep must not count it as done
+        with pytest.raises(UsageError, match=rf"{path.name}, line {where}\b"):
+            read(path)
 
 
 def test_an_archive_of_another_format_is_refused(tmp_path: Path) -> None:
@@ -216,7 +229,7 @@ def test_an_archive_belongs_to_the_run_it_is_named_for(tmp_path: Path) -> None:
     shutil.copy(path, again)
     other.unlink()
     assert len(archived_in(tmp_path / "results")) == 4
-    again.write_text(again.read_text() + "\n")
+    write_archive(again, run_name(path), read_archive(path), {"metrics": "another"})
     with pytest.raises(UsageError, match="are different archives of the same run: keep one of them"):
         archived_in(tmp_path / "results")
 

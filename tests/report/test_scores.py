@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import neoteny
 from made_up import STEPS, write_run, write_runs
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.report.about import About
+from neoteny.report.gather import default_claims, gather
 from neoteny.report.scores import Record, full_measure, late, read_runs, scores_of
 
 
@@ -120,3 +123,25 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "there is no " in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--plan", "swd/fig2"]) == 2
     assert "none of the 75 runs of swd/fig2 at full scale is in" in capsys.readouterr().err
+
+
+def test_evaluations_that_are_not_finite_are_said_to_be(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "Hopper-v5", "uniform", 1, 100.0)
+    metrics = run / "metrics.jsonl"
+    metrics.write_text(re.sub(r'"eval_return": [^}]*', '"eval_return": null', metrics.read_text()))
+    (record,) = read_runs([tmp_path])
+    assert (record.evaluated, record.not_finite) == (False, 20)
+    notes = gather([record], About("Report")).notes
+    assert any("NaN or infinity was returned in 20 evaluations of 1 run" in note for note in notes)
+    assert not any("Not evaluated" in note for note in notes)
+
+
+def test_a_method_is_compared_with_the_uniform_replay_of_its_own_agent() -> None:
+    methods = ["td3-uniform", "td3-swd", "ddqn-swd", "ddqn-uniform", "ddqn-uniform, threads 2"]
+    pairs = [(claim.method, claim.baseline) for claim in default_claims(methods)]
+    assert pairs == [
+        ("td3-swd", "td3-uniform"),
+        ("ddqn-swd", "ddqn-uniform"),
+        ("ddqn-uniform, threads 2", "ddqn-uniform"),
+    ]
+    assert [claim.baseline for claim in default_claims(["mine", "uniform replay", "theirs"])] == ["uniform replay"] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
@@ -199,7 +200,7 @@ def test_a_script_that_is_run_twice_gets_a_free_directory(tmp_path: Path, monkey
     second = neoteny.train(short(), quiet=True)
     assert second == first.with_name(first.name + "-2")
     said = capsys.readouterr().err
-    assert f"{first} already contains this run (neoteny resume continues it), so this one is in {second}." in said
+    assert f"{first} already contains a run of this configuration, so this one is in {second}." in said
     assert neoteny.train(short(), quiet=True, overwrite=True) == first
     assert sorted(path.name for path in first.parent.iterdir()) == [first.name, second.name]
 
@@ -221,6 +222,25 @@ def test_two_environments_of_ones_own_have_directories_of_their_own(tmp_path: Pa
     runs = [neoteny.train(short(), make_env=make, quiet=True) for make in (light, heavy, strong)]
     assert len({run.name for run in runs}) == 3
     assert not any(run.name.endswith("-2") for run in runs)
+
+
+def test_lambdas_and_partials_are_told_apart_by_what_they_contain() -> None:
+    def scaled(by: float) -> gym.Env:
+        return gym.wrappers.TransformReward(gym.make("Pendulum-v1"), lambda reward: by * reward)
+
+    def enclosing(by: float) -> Any:
+        return lambda: scaled(by)
+
+    makes = [
+        lambda: scaled(1.0),
+        lambda: scaled(2.0),
+        functools.partial(scaled, 1.0),
+        functools.partial(scaled, 2.0),
+        enclosing(3.0),
+        enclosing(4.0),
+    ]
+    ids = [TrainConfig("Mine").run_id(describe_own(make, make(), None)) for make in makes]
+    assert len(set(ids)) == len(ids)
 
 
 def test_overwrite_replaces_a_run_and_nothing_else(tmp_path: Path, capsys: Any) -> None:

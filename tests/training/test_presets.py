@@ -37,6 +37,7 @@ def test_simba_has_its_own_length_and_updates_the_actor_every_time() -> None:
 @pytest.mark.parametrize(
     ("agent", "steps", "starts", "every", "decay_steps"),
     [
+        ("td3", 50, 5, 5, 5),
         ("td3", 3_000, 128, 300, 300),
         ("td3", 100_000, 2_500, 10_000, 10_000),
         ("td3", 1_000_000, 25_000, 10_000, 100_000),
@@ -69,7 +70,11 @@ def test_small_needs_a_length() -> None:
         (TrainConfig("Pendulum-v1", total_timesteps=25_000), "will make no update"),
         (
             TrainConfig("Pendulum-v1", replay=ReplayConfig("swd"), total_timesteps=30_000),
-            "T is 100,000 and the run has 30,000 steps",
+            "weights change up to age 90,000 and the run has 30,000 steps",
+        ),
+        (
+            TrainConfig("Pendulum-v1", replay=ReplayConfig("swd", capacity=50_000)),
+            "weights change up to age 90,000 and the replay buffer holds 50,000",
         ),
         (
             TrainConfig("Pendulum-v1", replay=ReplayConfig(capacity=100)),
@@ -80,7 +85,7 @@ def test_small_needs_a_length() -> None:
 def test_what_a_run_will_not_do_is_said(config: TrainConfig, message: str) -> None:
     said = cautions(config)
     assert any(message in text for text in said), said
-    assert any("--preset small" in text for text in said) or "batch" in message
+    assert any("--preset small" in text for text in said) or "holds" in message
 
 
 def test_the_papers_runs_need_no_caution() -> None:
@@ -91,7 +96,7 @@ def test_the_papers_runs_need_no_caution() -> None:
 
 def test_steps_0_is_refused(capsys: Any) -> None:
     assert main("train td3 --env Pendulum-v1 --steps 0".split()) == 2
-    assert "--total-timesteps must be >= 1, got 0" in capsys.readouterr().err
+    assert "--steps must be >= 1, got 0" in capsys.readouterr().err
     with pytest.raises(UsageError, match="must be >= 1, got 0"):
         TrainConfig("Pendulum-v1", total_timesteps=0)
 
@@ -112,7 +117,7 @@ def test_the_small_preset_on_the_command_line(tmp_path: Path, capsys: Any, monke
     assert "no update" not in capsys.readouterr().err
     lines = read_metrics(tmp_path / "run")
     assert [line["step"] for line in lines if "eval_return" in line] == list(range(40, 401, 40))
-    assert max(line.get("updates", 0) for line in lines) == 400 - 128
+    assert max(line.get("updates", 0) for line in lines) == 400 - 40
     seen = []
     monkeypatch.setattr(start, "train", lambda config, **_: seen.append(config) or tmp_path)
     main([*words.split(), "--decay-steps", "77", "--learning-starts", "5"])

@@ -20,7 +20,7 @@ from gymnasium import spaces
 import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
-from neoteny.errors import UsageError
+from neoteny.errors import RunStopped, UsageError
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 BOX = spaces.Box(-9, 9, (3,), np.float32)
@@ -331,13 +331,13 @@ def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
     words = "train td3 --env Pendulum-v1 --device gpu --steps 20 --out run".split()
     done = subprocess.run([sys.executable, "-m", "neoteny", *words], **options)
     assert done.returncode == 2
-    assert done.stderr.startswith("neoteny train: device=gpu was asked for, and JAX finds no such device here")
+    assert done.stderr.startswith("neoteny train: --device gpu was asked for, and JAX finds no such device here")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
     # JAX is imported already, and has not started: the device still counts, and a second attempt may ask for another
     done = subprocess.run([sys.executable, "-c", GPU], **options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("device=gpu was asked for, and JAX finds no such device here")
+    assert done.stdout.startswith("--device gpu was asked for, and JAX finds no such device here")
     assert (tmp_path / "run" / "DONE").exists()
 
 
@@ -351,3 +351,79 @@ def test_what_a_video_needs_is_named_before_anything_is_played(
     said = capsys.readouterr().err
     assert "--video cannot render Pendulum-v1: pygame is not installed" in said
     assert "GL" not in said
+
+
+class NanAtReset(Own):
+    """From the episode `since` on, the first observation is NaN."""
+
+    def __init__(self, since: int) -> None:
+        super().__init__()
+        self.since, self.episodes = since, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        found, info = super().reset(seed=seed)
+        self.episodes += 1
+        return (found * np.nan if self.episodes > self.since else found), info
+
+
+def test_nan_at_the_first_reset(tmp_path: Path) -> None:
+    said = refused(tmp_path, make_env=lambda: NanAtReset(0))
+    assert said == "reset of NanAtReset returned NaN or infinity in its observation: every number must be finite"
+
+
+def test_nan_at_a_later_reset_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="gave observations or rewards that are not finite"):
+        neoteny.train(tiny(), make_env=lambda: NanAtReset(2), out=tmp_path / "run", quiet=True)
+
+
+class Normalised(nn.Module):
+    """A network with running statistics, which agents do not keep."""
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        return nn.BatchNorm(use_running_average=False)(nn.Dense(8)(x))
+
+
+class Random(nn.Module):
+    """A network that needs a random key, which agents do not give."""
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        return nn.Dropout(0.5, deterministic=False)(nn.Dense(8)(x))
+
+
+def test_a_network_with_state_or_randomness(tmp_path: Path) -> None:
+    said = refused(tmp_path, make_env=Own, network=Normalised())
+    assert said == "network may have parameters only, and this one also has batch_stats"
+    assert "network fails on a batch of observations" in refused(tmp_path, make_env=Own, network=Random())
+
+
+class Plain(nn.Module):
+    """A network of one layer."""
+
+    width: int = 8
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        return nn.relu(nn.Dense(self.width)(x))
+
+
+def test_a_run_with_a_network_of_ones_own_on_the_command_line(tmp_path: Path, capsys: Any) -> None:
+    run = neoteny.train(tiny("Pendulum-v1", checkpoint_every=60), out=tmp_path / "run", network=Plain(), quiet=True)
+    for words in (["evaluate", str(run)], ["resume", str(run), "--steps", "120"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert "was trained with a network of your own: give it with network=... in Python" in said
+        assert said.count("\n") == 1
+    with pytest.raises(UsageError, match=r"was trained with another network, Plain.* width = 8 .* width = 9 "):
+        neoteny.load_policy(run, network=Plain(9))
+
+
+def test_what_is_no_run(tmp_path: Path, capsys: Any) -> None:
+    assert main(["inspect", str(tmp_path / "nowhere")]) == 2
+    assert f"there is no {tmp_path / 'nowhere'}: name the directory of a run" in capsys.readouterr().err
+    inside = tmp_path / "runs" / "one"
+    inside.mkdir(parents=True)
+    (inside / "config.json").write_text("{}")
+    assert main(["inspect", str(tmp_path / "runs")]) == 2
+    assert f"it has no config.json; a run inside it is {inside}" in capsys.readouterr().err

@@ -40,7 +40,12 @@ def check_network(network: Any, problem: Problem) -> None:
         )
     for name, like in _inputs(problem).items():
         try:
-            found: Any = jax.eval_shape(network.init_with_output, jax.random.key(0), like)[0]
+            variables: Any = jax.eval_shape(network.init, jax.random.key(0), like)
+            if more := sorted(set(variables) - {"params"}):
+                raise UsageError(f"network may have parameters only, and this one also has {', '.join(more)}")
+            found: Any = jax.eval_shape(network.apply, variables, like)  # as agents do: without a key, nothing mutable
+        except UsageError:
+            raise
         except Exception as error:  # whatever a user's own code raises
             reason = str(error).split("\n")[0]
             raise UsageError(

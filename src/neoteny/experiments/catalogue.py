@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
-from neoteny.replay.registry import REPLAYS
+from neoteny.replay.registry import REPLAYS, numbers_of
 from neoteny.training.config import INTERVENTIONS
 from neoteny.training.presets import NAMES
 
@@ -21,7 +21,7 @@ def describe() -> str:
     parts = {
         "agents": {agent: f"presets {', '.join(presets)}" for agent, presets in NAMES.items()},
         "replays": {
-            name: f"{', '.join('--' + number.replace('_', '-') for number in named.numbers) or 'no numbers'}"
+            name: ", ".join("--" + number.replace("_", "-") for number in numbers_of(named)) or "no numbers"
             for name, named in REPLAYS.items()
         },
         "interventions": {

@@ -51,7 +51,9 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """What a plan says at one scale, every value as its setting takes it, or an error that names the key."""
     if unknown := [key for key in data if key not in SHAPE]:
         raise source.wrong(
-            unknown[:1], f"it has {', '.join(unknown)}, which no plan has: it may have {', '.join(SHAPE)}"
+            unknown[:1],
+            f"it has {', '.join(unknown)}, which no plan has: it may have {', '.join((*SHAPE, 'laptop'))}"
+            f"{did_you_mean(unknown[0], SHAPE)}",
         )
     if missing := [key for key in _REQUIRED if key not in data]:
         raise source.wrong((), f"it lacks {', '.join(missing)}: every plan has {', '.join(_REQUIRED)}")

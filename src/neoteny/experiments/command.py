@@ -16,6 +16,7 @@ from neoteny.experiments.sweep import LOWEST, Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.archive import archived_in
 from neoteny.report.scores import AT_LEAST, LAST
+from neoteny.training.cautions import cautions
 from neoteny.wording import counted
 
 TO_BE_CONTINUED = 75
@@ -70,6 +71,7 @@ def main(prog: str, argv: list[str]) -> int:
     plan = dataclasses.replace(plan, runs=tuple(run for run in plan.runs if str(run.directory) not in archived))
     if not plan.runs:
         print(f"Every run is archived in {options.archives}, so there is nothing to do.")
+        return _finish(prog, plans, options)
     _check(plan, options.out, len(cores) if options.launcher == "cores" else None)
     if options.dry_run:
         return _dry_run(plan, options.out, len(cores))
@@ -79,11 +81,14 @@ def main(prog: str, argv: list[str]) -> int:
         outcome = sweep_on_ray(plan, options.out, options.address, stop_after)
     else:
         outcome = sweep(plan, options.out, cores, stop_after, nice=LOWEST if options.low_priority else 0)
-    status = conclude(outcome, plan, options.out)
-    if status == 0 and prog == "reproduce":
-        for plan in plans:
-            _report(plan, options)
-    return status
+    return conclude(outcome, plan, options.out) or _finish(prog, plans, options)
+
+
+def _finish(prog: str, plans: list[Plan], options: argparse.Namespace) -> int:
+    """Write the report of each plan, if that was asked for."""
+    for plan in plans if prog == "reproduce" and not options.dry_run else ():
+        _report(plan, options)
+    return 0
 
 
 def joined(plans: list[Plan]) -> Plan:
@@ -185,7 +190,8 @@ def describe(plan: Plan, out: Path, archived: Mapping[str, Path]) -> str:
     lines.append(
         f"  {counted(len(plan.runs), 'run')}, {done} of them done in {out}" + f", {len(kept)} archived" * bool(kept)
     )
-    return "\n".join(lines)
+    said = dict.fromkeys(text for run in plan.runs for text in cautions(run.config))
+    return "\n".join([*lines, *(f"  {text}" for text in said)])
 
 
 def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:

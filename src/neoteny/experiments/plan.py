@@ -20,6 +20,7 @@ from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
 from neoteny.training.config import TrainConfig
 from neoteny.training.presets import complete, start_from
+from neoteny.wording import did_you_mean
 
 SCALES = ("full", "laptop")
 FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
@@ -94,7 +95,10 @@ def load_plan(name: str, scale: str = "full") -> Plan:
     known = papers_plans()
     path = known.get(name, Path(name))
     if not path.is_file():
-        raise UsageError(f"there is no plan {name!r}: name a .toml file, or one of {', '.join(known)}")
+        if name.endswith(".toml"):
+            raise UsageError(f"there is no file {name}: name a .toml file that is there, or a plan of ours")
+        choices = f"{', '.join(known)}{did_you_mean(name, known)}"
+        raise UsageError(f"there is no plan {name!r}: name a .toml file, or one of {choices}")
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)

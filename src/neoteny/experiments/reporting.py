@@ -19,10 +19,13 @@ from neoteny.report.words import sentence
 from neoteny.report.write import write_report
 from neoteny.training.run import is_run, read_config
 
+DESCRIPTION = """Write a page with a verdict in words, figures and tables from runs or archives of runs. With --plan the
+names and claims of that plan are used. Example: neoteny report runs --out report"""
+
 
 def main(argv: list[str]) -> int:
     """Write the report of some runs."""
-    parser = Parser(prog="neoteny report", description=__doc__)
+    parser = Parser("neoteny report", DESCRIPTION)
     parser.add_argument(
         "runs", type=Path, nargs="+", help="directories of runs or archives; tidy .csv files; evaluations.npz"
     )

@@ -58,6 +58,11 @@ REPLAYS: dict[str, Named] = {
 """Every replay by its name."""
 
 
+def numbers_of(named: Named) -> dict[str, str]:
+    """Every number that a replay takes: what it is called outside, and inside."""
+    return {**named.numbers, **(PER_NUMBERS if named.prioritised else {})}
+
+
 def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: Mapping[str, Any]) -> Attachable:
     """The sampler called `name`, or of a user's schedule as ``package.module:Class``, with the numbers given.
 
@@ -70,7 +75,7 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         choices = f"{', '.join(REPLAYS)}, or package.module:Class{did_you_mean(name, REPLAYS)}"
         raise UsageError(f"there is no replay {name!r}: choose from {choices}")
     named = REPLAYS[name]
-    known = {**named.numbers, **(PER_NUMBERS if named.prioritised else {})}
+    known = numbers_of(named)
     if unknown := sorted(set(numbers) - set(known)):
         takes = f"takes {', '.join(_flag(n) for n in known)}" if known else "takes no numbers"
         raise UsageError(f"--replay {name} has no {', '.join(map(_flag, unknown))}: it {takes}")

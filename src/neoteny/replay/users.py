@@ -17,6 +17,7 @@ import numpy as np
 from neoteny.errors import UsageError
 from neoteny.replay.ageing import Schedule, evaluate
 from neoteny.replay.sampling import check_schedule_type
+from neoteny.wording import did_you_mean
 
 _AGES = np.array([1, 2, 3])
 """What a schedule is tried with, so that one that takes no array is refused before the run starts."""
@@ -37,7 +38,7 @@ def make_schedule(name: str, parameters: Mapping[str, Any]) -> Schedule:
     unknown = [given for given in parameters if given not in names]
     if unknown and not any(p.kind is Parameter.VAR_KEYWORD for p in accepted):
         has = f"takes {', '.join(names)}" if names else "takes no parameters"
-        raise UsageError(f"--replay {name} has no {', '.join(unknown)}: it {has}")
+        raise UsageError(f"--replay {name} has no {', '.join(unknown)}: it {has}{did_you_mean(unknown[0], names)}")
     if missing := [p.name for p in takes if p.default is Parameter.empty and p.name not in parameters]:
         how = " ".join(f"--replay-arg {one}=VALUE" for one in missing)
         raise UsageError(f"--replay {name} needs {', '.join(missing)}, which it has no default for: add {how}")
@@ -99,7 +100,12 @@ def _find(name: str) -> Any:
     try:
         with _current_directory_first():
             module = import_module(module_name)
+        if not hasattr(module, class_name) and module_name != "__main__":
+            meant = did_you_mean(class_name, dir(module))
+            raise UsageError(f"--replay {name}: {module_name} has no {class_name}{meant}")
         return getattr(module, class_name)
+    except UsageError:
+        raise
     except Exception as error:  # a user's module may raise anything
         hint = ""
         if module_name == "__main__":

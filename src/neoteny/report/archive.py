@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ POINTS = 100
 DIGITS = 5
 """Digits of a series' values. Returns are kept as they are."""
 _HEADER = "neoteny archive"
+_NAME = re.compile(r"\d+-[0-9a-f]{8}\.jsonl")
+"""How an archive's file is named, by which one whose first bytes are lost is still known."""
 
 Series = tuple[np.ndarray, np.ndarray]
 """Steps, and a value at each."""
@@ -44,6 +47,8 @@ class History:
     evaluations: Series
     episodes: Series
     """Returns of training's own episodes; of a long run, means over equal parts."""
+    not_finite: int
+    """Evaluations whose mean return was NaN or infinite, which are left out."""
     eval_returns: tuple[tuple[float, ...], ...]
     """The return of each episode of each evaluation."""
     series: dict[str, Series]
@@ -61,13 +66,18 @@ def runs_in(place: Path) -> list[Path]:
 
 
 def archived_in(place: Path) -> dict[str, Path]:
-    """Return the archives in a directory by the names of their runs; none if there is no such directory."""
+    """Return the archives in a directory by the names of their runs; none if there is no such directory.
+
+    Every one of them is checked, since it counts as a finished run: a damaged one raises a UsageError.
+    """
     archives: dict[str, Path] = {}
     for path in sorted(place.rglob("*.jsonl")) if place.is_dir() else []:
-        if is_archive(path):
-            other = archives.setdefault(run_name(path), path)
-            if other != path and other.read_bytes() != path.read_bytes():
-                raise UsageError(f"{other} and {path} are different archives of the same run: keep one of them")
+        if not (is_archive(path) or _NAME.fullmatch(path.name)):
+            continue
+        _read_parts(path)
+        other = archives.setdefault(run_name(path), path)
+        if other != path and other.read_bytes() != path.read_bytes():
+            raise UsageError(f"{other} and {path} are different archives of the same run: keep one of them")
     return archives
 
 
@@ -104,6 +114,7 @@ def read_run(directory: Path, config: TrainConfig, facts: dict[str, Any]) -> His
         done=(directory / "DONE").exists(),
         evaluations=_column(lines, "eval_return"),
         episodes=thin(*_column(lines, "episode_return")),
+        not_finite=sum("eval_return" in line for line in lines) - len(evaluated),
         eval_returns=tuple(tuple(line.get("eval_returns", ())) for line in evaluated),
         series={name: thin(*_column(lines, name)) for name in sorted(names)},
         timing={
@@ -137,7 +148,12 @@ def write_archive(path: Path, run: str, history: History, digests: dict[str, str
     steps, returns = history.evaluations
     parts: list[dict[str, Any]] = [
         {_HEADER: FORMAT, "run": run, **history.facts, "timing": history.timing, "digests": digests},
-        {"evaluations": steps.tolist(), "returns": returns.tolist(), "episodes": history.eval_returns},
+        {
+            "evaluations": steps.tolist(),
+            "returns": returns.tolist(),
+            "not_finite": history.not_finite,
+            "episodes": history.eval_returns,
+        },
     ]
     known: dict[bytes, str] = {}
     for name, (steps, values) in {"episode_return": history.episodes, **history.series}.items():
@@ -186,6 +202,7 @@ def read_archive(path: Path) -> History:
         done=True,
         evaluations=(np.array(evaluations["evaluations"], np.int64), np.array(evaluations["returns"], np.float64)),
         episodes=series.pop("episode_return"),
+        not_finite=evaluations["not_finite"],
         eval_returns=tuple(map(tuple, evaluations["episodes"])),
         series=series,
         timing=head["timing"],

@@ -62,7 +62,8 @@ def _lines(ax: Any, panel: Lines, styles: Mapping[str, Look]) -> None:
     ax.grid(alpha=0.25)
     if panel.xlabel == "step":
         ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1_000:,g}k" if value else "0")
-    ax.legend(fontsize=7, framealpha=0.6)
+    if panel.curves:
+        ax.legend(fontsize=7, framealpha=0.6)
 
 
 def _dots(ax: Any, panel: Dots, styles: Mapping[str, Look]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from neoteny.agents.configs import AGENTS
 from neoteny.report import statistics
 from neoteny.report.about import About
 from neoteny.report.scores import Record, Scores, full_measure, scores_of
@@ -21,6 +22,7 @@ from neoteny.report.sections import (
 from neoteny.report.shapes import Section
 from neoteny.report.suites import Bounds, bounds_of, by_suite
 from neoteny.report.verdict import Claim, Finding, judge
+from neoteny.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +42,13 @@ class Report:
 
 
 def default_claims(methods: Sequence[str], paper: str = "") -> tuple[Claim, ...]:
-    """Every method against uniform replay; against the first, if there is none."""
-    baseline = baseline_of(methods)
-    return tuple(Claim(method, baseline, paper=paper) for method in methods if method != baseline)
+    """Every method against uniform replay, of the same agent where names begin with one; else against the first."""
+    groups: dict[str, list[str]] = {}
+    for method in methods:
+        agent = method.split("-")[0]
+        groups.setdefault(agent if agent in AGENTS else "", []).append(method)
+    pairs = [(method, baseline_of(group)) for group in groups.values() for method in group]
+    return tuple(Claim(method, baseline, paper=paper) for method, baseline in pairs if method != baseline)
 
 
 def baseline_of(methods: Sequence[str]) -> str:
@@ -97,7 +103,12 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
     versions = sorted({record.made_by for record in records if record.made_by})
     if len(versions) > 1:
         notes.append(f"These runs were made by {len(versions)} versions of neoteny: {', '.join(versions)}.")
-    if training := sum(not record.evaluated for record in records):
+    if strange := [record for record in records if record.not_finite]:
+        notes.append(
+            f"NaN or infinity was returned in {sum(record.not_finite for record in strange)} evaluations of "
+            f"{counted(len(strange), 'run')}, which are left out: look at the environment, and at neoteny inspect."
+        )
+    if training := sum(not (record.evaluated or record.not_finite) for record in records):
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
         )

@@ -14,6 +14,7 @@ from neoteny.report.gather import Report
 from neoteny.report.shapes import Section, looks
 from neoteny.report.tables import Table, shown
 from neoteny.report.verdict import Finding
+from neoteny.wording import counted
 
 MOODS = {"reproduced": "good", "better": "good", "refuted": "bad", "worse": "bad"}
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -64,7 +65,8 @@ def _header(report: Report) -> str:
     tasks = len({record.task for record in report.records})
     done = sum(record.done for record in report.records)
     planned = f" of {sum(about.planned.values())} planned" if about.planned else ""
-    counts = f"{done}{planned} runs finished, {len(report.methods)} methods, {tasks} task{'s' * (tasks != 1)}."
+    runs = f"{done}{planned} runs" if planned else counted(done, "run")
+    counts = f"{runs} finished, {counted(len(report.methods), 'method')}, {counted(tasks, 'task')}."
     nav = "".join(f'<a href="#{escape(name)}">{escape(title)}</a>' for name, title in links)
     return f"""<header><div>
 <div class="over">{over}</div>

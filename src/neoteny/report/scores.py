@@ -38,6 +38,8 @@ class Record:
     returns: np.ndarray
     evaluated: bool = True
     """Whether these are evaluations, or for want of them the returns of training's own episodes."""
+    not_finite: int = 0
+    """Evaluations whose mean return was NaN or infinite, which are left out."""
     done: bool = True
     series: Mapping[str, Series] = field(default_factory=dict)
     """Other metrics over training: sampled ages, and plasticity as batch/network/measure (on the training batch) and
@@ -136,6 +138,7 @@ def _record(path: Path, history: History, method: str) -> Record:
         steps,
         returns,
         evaluated=evaluated,
+        not_finite=history.not_finite,
         done=history.done,
         series={name: series for name, series in history.series.items() if _shown(name)},
         seconds=timing["seconds"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from neoteny.replay.registry import REPLAYS
+import math
+
+from neoteny.replay.registry import make_sampler
 from neoteny.training.config import TrainConfig
 
 _SMALL = "For a short run --preset small scales learning starts, T and evaluation to its length."
@@ -22,21 +24,32 @@ def cautions(config: TrainConfig) -> list[str]:
             f"This run will make no evaluation: the first is due at step {config.eval_every:,} and the run has "
             f"{steps:,} steps."
         )
-    named = REPLAYS.get(config.replay.replay)
-    horizon = config.replay.decay_steps or config.default_decay_steps()
-    if named is not None and "decay_steps" in named.numbers and horizon > steps:
+    reach = _reach(config)
+    if steps < reach:
         said.append(
-            f"T is {horizon:,.0f} and the run has {steps:,} steps, so no transition reaches the age at which its "
-            "weight stops changing."
+            f"The weights change up to age {reach:,.0f} and the run has {steps:,} steps, so none gets that old."
         )
     if said:
         said.append(_SMALL)
+    if config.replay.capacity < min(reach, steps):
+        said.append(
+            f"The weights change up to age {reach:,.0f} and the replay buffer holds {config.replay.capacity:,} "
+            "transitions, so none gets that old: --capacity sets the second, --decay-steps or its like the first."
+        )
     if config.replay.capacity < batch:
         said.append(
             f"Every batch will contain the same transitions several times: the replay buffer holds "
             f"{config.replay.capacity:,} and a batch has {batch:,}; --capacity sets the first, --batch-size the second."
         )
     return said
+
+
+def _reach(config: TrainConfig) -> float:
+    """Return the age up to which the weights of a run's replay change; 0 if they never do, or if that is not known."""
+    replay = config.replay
+    made = make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
+    reach = getattr(getattr(made, "schedule", None), "reach", math.inf)
+    return reach if math.isfinite(reach) else 0
 
 
 def shortfalls(config: TrainConfig, updates: int, evaluated: int) -> list[str]:

@@ -38,7 +38,7 @@ def start_on(device: str) -> str:
     try:
         return jax.default_backend()
     except (AssertionError, RuntimeError) as error:
-        wanted = f"device={device}" if device != "auto" else f"JAX_PLATFORMS={before}"
+        wanted = f"--device {device}" if device != "auto" else f"JAX_PLATFORMS={before}"
         if device != "auto":  # as if it had not been asked for
             config.update("jax_platforms", None)
             os.environ.pop("JAX_PLATFORMS", None)

@@ -228,7 +228,8 @@ class TrainConfig:
             ("seed", 0),
         ):
             if getattr(self, name) < least:
-                raise UsageError(f"--{name.replace('_', '-')} must be >= {least}, got {getattr(self, name)}")
+                flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
+                raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
         if self.keep_checkpoints and not self.checkpoint_every:

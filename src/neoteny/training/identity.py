@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from neoteny.envs import frames_per_step
+from neoteny.errors import UsageError
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.registry import PER_NUMBERS, REPLAYS
 from neoteny.training.config import INTERVENTIONS, PlasticityConfig, TrainConfig
@@ -60,7 +63,7 @@ def describe_own(make_env: Any, made: Any, network: Any) -> dict[str, str]:
     own = {}
     if make_env is not None:
         spec = getattr(made, "spec", None)
-        name = f"{getattr(make_env, '__module__', '')}:{getattr(make_env, '__qualname__', repr(make_env))}"
+        name = _describe_function(inspect.unwrap(make_env))
         kind = f"{type(made.unwrapped).__module__}:{type(made.unwrapped).__qualname__}"
         spaces = f"{made.observation_space}, {made.action_space}"
         own["make_env"] = _without_addresses(f"{name} -> {made} {kind} {getattr(spec, 'kwargs', {})} {spaces}")
@@ -69,9 +72,38 @@ def describe_own(make_env: Any, made: Any, network: Any) -> dict[str, str]:
     return own
 
 
+def _describe_function(function: Any) -> str:
+    """Return a function's name, and the values that tell it from another of the same name, such as two lambdas."""
+    if isinstance(function, functools.partial):
+        return f"{_describe_function(function.func)} {function.args} {function.keywords}"
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(function))}"
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return name
+    enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
+    constants = [value for value in code.co_consts if isinstance(value, (bool, int, float, str))]
+    return f"{name} {code.co_names} {constants} {enclosed} {function.__defaults__}"
+
+
 def describe_network(network: Any) -> str:
     """Return a network's repr without memory addresses, which change from process to process."""
     return _without_addresses(repr(network))
+
+
+def check_same_network(directory: Path, recorded: str | None, network: Any) -> None:
+    """Refuse another network than the one that a run was trained with."""
+    given = None if network is None else describe_network(network)
+    if given == recorded:
+        return
+    if given is None:
+        raise UsageError(f"{directory} was trained with a network of your own: give it with network=... in Python")
+    if recorded is None:
+        raise UsageError(f"{directory} was trained with the agent's own network: leave out network=")
+    raise UsageError(f"{directory} was trained with another network, {_in_a_line(recorded)}, got {_in_a_line(given)}")
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _without_addresses(text: str) -> str:

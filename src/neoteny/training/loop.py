@@ -151,7 +151,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     next_obs = true_next(after, terminated | truncated, info)
     session.ticks += 1
     session.step += config.num_envs
-    bad = ~(finite(next_obs) & finite(reward))
+    bad = ~(finite(next_obs) & finite(reward) & finite(after))
     if bad.any():
         session.obs = drop(session, setup, run, progress, checkpoints, after, bad, terminated | truncated)
     else:

@@ -40,11 +40,15 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
 def first_observations(made: SyncVectorEnv, seeds: list[int | None]) -> NDArray[Any]:
     """Reset every environment; one sentence if what a reset returns is not what the observation space says."""
     try:
-        return made.reset(seed=seeds)[0]
+        found: NDArray[Any] = made.reset(seed=seeds)[0]
     except Exception:
         for env in made.envs:
             _check_reset(env)
         raise
+    if not np.isfinite(found).all():
+        name = type(made.envs[0].unwrapped).__name__
+        raise UsageError(f"reset of {name} returned NaN or infinity in its observation: every number must be finite")
+    return found
 
 
 def _check_reset(env: Any) -> None:

@@ -24,7 +24,7 @@ from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
-from neoteny.training.identity import describe_network
+from neoteny.training.identity import check_same_network
 from neoteny.training.run import read_config
 
 Policy = Callable[..., NDArray[Any]]
@@ -109,9 +109,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     """
     directory = Path(run)
     config, facts = read_config(directory)
-    trained_with = facts["environment"]["network"]
-    if trained_with != (None if network is None else describe_network(network)):
-        raise UsageError(f"{directory} was trained with network={trained_with}, got {network!r}")
+    check_same_network(directory, facts["environment"]["network"], network)
     folder = directory / "policy"
     if not has_policy(directory):
         raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")

@@ -46,7 +46,7 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
         raise UsageError(f"--preset {SMALL} scales to the length of the run, which is not given: add --steps")
     paper = TrainConfig(env, PRESETS[agent]["swd-paper"], total_timesteps=length)
     scaled = int(paper.agent.learning_starts * _scale(length))
-    starts = min(paper.agent.learning_starts, max(paper.agent.batch_size, scaled))
+    starts = max(1, min(max(paper.agent.batch_size, scaled), length // _EVALUATIONS, paper.agent.learning_starts))
     every = min(paper.eval_every or length, max(1, length // _EVALUATIONS))
     return replace(paper, agent=replace(paper.agent, learning_starts=starts), eval_every=every)
 

@@ -152,7 +152,11 @@ def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """The configuration of a run, and everything that config.json says."""
     path = directory / "config.json"
     if not is_run(directory):
-        raise UsageError(f"{directory} is not a run: it has no config.json")
+        if not directory.exists():
+            raise UsageError(f"there is no {directory}: name the directory of a run")
+        inside = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
+        hint = f"; a run inside it is {inside}" if inside else ""
+        raise UsageError(f"{directory} is not a run: it has no config.json{hint}")
     try:
         facts = json.loads(path.read_text())
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -153,15 +154,17 @@ def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayB
     if problem.pixels:
         del fields["next_obs"]
         fields["obs"] = Frames(problem.obs_shape[1:], problem.obs_shape[0])
-    return ReplayBuffer(
-        config.replay.capacity,
-        fields,
-        sampler,
-        num_envs=config.num_envs,
-        n_step=config.replay.n_step,
-        gamma=config.agent.gamma if config.replay.n_step > 1 else None,
-        seed=config.seed,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*still changes up to age")  # `cautions` says so in words
+        return ReplayBuffer(
+            config.replay.capacity,
+            fields,
+            sampler,
+            num_envs=config.num_envs,
+            n_step=config.replay.n_step,
+            gamma=config.agent.gamma if config.replay.n_step > 1 else None,
+            seed=config.seed,
+        )
 
 
 def _evaluation_envs(config: TrainConfig, make_env: envs.MakeEnv | None) -> SyncVectorEnv | None:

@@ -17,7 +17,7 @@ from neoteny.training.checkpoint import Checkpoint, Checkpoints
 from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
-from neoteny.training.identity import describe_network
+from neoteny.training.identity import check_same_network
 from neoteny.training.loop import go_on
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run, lock, read_config, read_metrics, taken, versions
@@ -64,7 +64,7 @@ def _default_directory(config: TrainConfig, setup: Setup, overwrite: bool, progr
         return usual
     others = (usual.with_name(f"{usual.name}-{number}") for number in itertools.count(2))
     free = next(path for path in others if not taken(path))
-    progress.say(f"{usual} already contains this run (neoteny resume continues it), so this one is in {free}.")
+    progress.say(f"{usual} already contains a run of this configuration, so this one is in {free}.")
     return free
 
 
@@ -158,8 +158,7 @@ def _check_can_go_on(
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
     if began["make_env"] and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
-    if began["network"] != (None if network is None else describe_network(network)):
-        raise UsageError(f"{directory} was trained with network={began['network']}, got {network!r}")
+    check_same_network(directory, began["network"], network)
 
 
 def _changed_versions(facts: dict[str, Any]) -> list[str]:
