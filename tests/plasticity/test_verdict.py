@@ -49,7 +49,7 @@ def test_every_measure_is_in_the_table(tmp_path: Path) -> None:
 def test_what_stands_out_is_an_observation(tmp_path: Path) -> None:
     said = describe(write_run(tmp_path / "run", FLAT, **DORMANT))
     assert (
-        "The critics left what short runs that learned well showed: trainability 8.5 (above 3 from step 6,000), "
+        "The critics left what short runs that learned well showed: trainability 8.5 (above 5 from step 6,000), "
         "churn 0.0005 (below 0.01 x first from step 6,000).\nThe returns are not rising. These bounds are from runs"
     ) in said
     assert "  outside   trainability" in said

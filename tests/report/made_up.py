@@ -54,7 +54,11 @@ def _write(
     with (path / "metrics.jsonl").open("w") as file:
         for step, value in zip(STEPS.tolist(), returns.tolist(), strict=True):
             name = "eval_return" if evaluate else "episode_return"
-            probes = {"probe/critics/dormant_0.1": 0.1 + step / 2e5, "batch/critics/dormant_0.1": 9.0, **measures}
+            probes = {
+                "probe/critics/dormant_0.1": 0.1 + step / 2e5,
+                "batch/critics/dormant_0.1": 9.0 + step / 1e5,
+                **measures,
+            }
             file.write(json.dumps({"step": step, "age_mean": step / (4 if replay == "swd" else 2)}) + "\n")
             file.write(json.dumps({"step": step, **probes}) + "\n")
             file.write(json.dumps({"step": step, name: value}) + "\n")

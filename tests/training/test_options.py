@@ -20,7 +20,7 @@ def test_every_flag_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     flags = {field.name for field in fields(Options)} - {"config"} | {"env", "total-timesteps", "replay", "widths"}
     assert {"out", "preset", "steps"} < flags
-    assert [flag for flag in flags if not re.search(f"--{flag} [A-Z[{{]", shown)] == []
+    assert [flag for flag in flags if not re.search(f"--{flag}(,| [A-Z[{{])", shown)] == []
 
 
 def test_numbers_are_read_alike_however_they_are_written() -> None:

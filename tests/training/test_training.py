@@ -114,7 +114,10 @@ def test_two_processes_with_one_seed_write_the_same_bytes(tmp_path: Path) -> Non
         (["ddqn", "--env", "Pendulum-v1"], "ddqn needs discrete actions and Pendulum-v1 has Box"),
         (["td3", "--env", "Nowhere-v1"], "there is no environment 'Nowhere-v1'"),
         (["td3", "--env", "Pendulum-v1", "--replay", "swdd"], "there is no replay 'swdd': choose from uniform, swd"),
-        (["td3", "--env", "Pendulum-v1", "--replay", "no.such:Thing"], "--replay no.such:Thing: No module named 'no'"),
+        (
+            ["td3", "--env", "Pendulum-v1", "--replay", "no.such:Thing"],
+            "--replay no.such:Thing: ModuleNotFoundError: No module named 'no'",
+        ),
         (
             ["td3", "--env", "Pendulum-v1", "--min-weight", "0.2"],
             "--replay uniform has no --min-weight: it takes no",

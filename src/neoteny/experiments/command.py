@@ -86,8 +86,8 @@ def main(prog: str, argv: list[str]) -> int:
 
 def _finish(prog: str, plans: list[Plan], options: argparse.Namespace) -> int:
     """Write the report of each plan, if that was asked for."""
-    for plan in plans if prog == "reproduce" and not options.dry_run else ():
-        _report(plan, options)
+    for name, plan in zip(options.plan, plans, strict=True) if prog == "reproduce" and not options.dry_run else ():
+        _report(name, plan, options)
     return 0
 
 
@@ -165,11 +165,11 @@ def _check(plan: Plan, out: Path, jobs: int | None) -> None:
         check_memory(sizes, jobs)
 
 
-def _report(plan: Plan, options: argparse.Namespace) -> None:
+def _report(name: str, plan: Plan, options: argparse.Namespace) -> None:
     """The page, once every run is there; of a part of the plan, how to make it."""
     folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
     if options.shard:
-        words = f"{options.out} --plan {plan.name} --scale {plan.scale} --out {folder}"
+        words = f"{options.out} --plan {name} --scale {plan.scale} --out {folder}"
         print(f"Once every part is done: neoteny report {words}")
         return
     from neoteny.experiments.reporting import report_plan

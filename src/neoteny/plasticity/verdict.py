@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("trainability", 3.0, True, False, "0.3 to 1.7"),
+    Rule("trainability", 5.0, True, False, "0.3 to 4.2"),
     Rule("grama_inactive", 0.5, True, False, "0 to 0.25"),
     Rule("dormant_0.1", 0.5, True, False, "0 to 0.3"),
     Rule("effective_rank", 0.1, False, True, "it falls to 0.2 to 0.5 while a task is learned, then stays"),
