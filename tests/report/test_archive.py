@@ -32,7 +32,7 @@ from neoteny.report.archive import (
 from neoteny.report.gather import gather
 from neoteny.report.scores import made_by, read_runs
 from neoteny.report.tables import tables_of
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.run import read_config
 
 
@@ -242,7 +242,14 @@ def test_a_run_that_was_made_longer_is_another_run(tmp_path: Path) -> None:
         "agent": "td3",
         "environments": ["Pendulum-v1"],
         "seeds": [1],
-        "settings": {"widths": [8], "batch_size": 8, "learning_starts": 50, "probe_every": 0, "eval_every": 50},
+        "settings": {
+            "widths": [8],
+            "batch_size": 8,
+            "learning_starts": 50,
+            "probe_every": 0,
+            "eval_every": 50,
+            "threads": threads_in_force(),
+        },
         "methods": {"uniform": {}},
     }
     short, long = (make_plan("p", {**plan, "steps": steps}) for steps in (100, 200))

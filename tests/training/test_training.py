@@ -239,7 +239,7 @@ def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: A
         neoteny.train(redo, out=tmp_path / "redo", network=Trunk(), quiet=True)
     policy = neoteny.load_policy(run, network=Trunk())
     assert policy(np.zeros(3)).shape == (1,)
-    with pytest.raises(UsageError, match="was trained with network=Trunk"):
+    with pytest.raises(UsageError, match="was trained with a network of your own"):
         neoteny.load_policy(run)
     with pytest.raises(UsageError, match="an environment made by make_env"):
         evaluate_run(run, 1, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from neoteny.agents.configs import AGENTS
 from neoteny.report import statistics
 from neoteny.report.about import About
 from neoteny.report.scores import Record, Scores, full_measure, scores_of
@@ -22,6 +21,7 @@ from neoteny.report.sections import (
 from neoteny.report.shapes import Section
 from neoteny.report.suites import Bounds, bounds_of, by_suite
 from neoteny.report.verdict import Claim, Finding, judge
+from neoteny.training.presets import NAMES
 from neoteny.wording import counted
 
 
@@ -46,7 +46,7 @@ def default_claims(methods: Sequence[str], paper: str = "") -> tuple[Claim, ...]
     groups: dict[str, list[str]] = {}
     for method in methods:
         agent = method.split("-")[0]
-        groups.setdefault(agent if agent in AGENTS else "", []).append(method)
+        groups.setdefault(agent if agent in NAMES else "", []).append(method)
     pairs = [(method, baseline_of(group)) for group in groups.values() for method in group]
     return tuple(Claim(method, baseline, paper=paper) for method, baseline in pairs if method != baseline)
 
