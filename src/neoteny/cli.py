@@ -61,12 +61,12 @@ def train(argv: list[str]) -> int:
             + did_you_mean(agent, AGENTS)
         )
     try:
-        from neoteny.training.options import parse
+        from neoteny.settings.options import parse
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
     options = parse(agent, argv[1:])
 
-    from neoteny.training.config import limit_threads
+    from neoteny.settings.config import limit_threads
 
     limit_threads(options.config)
     try:
@@ -149,7 +149,7 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(argv)
-    from neoteny.training.inspect import describe, facts_of
+    from neoteny.runs.inspect import describe, facts_of
 
     facts = facts_of(options.run)
     print(json.dumps(facts, indent=2) if options.json else describe(facts))
@@ -162,7 +162,7 @@ def diagnose(argv: list[str]) -> int:
     parser.add_argument("runs", type=Path, nargs="+", help="runs, or directories with runs inside")
     parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
     options = parser.parse_args(argv)
-    from neoteny.training.diagnose import describe, draw, measured
+    from neoteny.measuring.diagnose import describe, draw, measured
 
     runs, left_out = measured(options.runs)
     for run in runs:
@@ -193,35 +193,35 @@ def demo_laws(argv: list[str]) -> int:
 
 def sweep(argv: list[str]) -> int:
     """carry out a plan of many runs, one on each core or on a Ray cluster: neoteny sweep PLAN"""
-    from neoteny.experiments.command import main as run_sweep
+    from neoteny.commands.sweep import main as run_sweep
 
     return run_sweep("sweep", argv)
 
 
 def reproduce(argv: list[str]) -> int:
     """carry out the plan of one of the paper's claims: neoteny reproduce swd/fig2 [--scale laptop]"""
-    from neoteny.experiments.command import main as run_sweep
+    from neoteny.commands.sweep import main as run_sweep
 
     return run_sweep("reproduce", argv)
 
 
 def report(argv: list[str]) -> int:
     """a page with a verdict in words, figures and tables: neoteny report DIR... [--plan swd/fig2 --scale laptop]"""
-    from neoteny.experiments.reporting import main as run_report
+    from neoteny.commands.report import main as run_report
 
     return run_report(argv)
 
 
 def archive(argv: list[str]) -> int:
     """turn finished runs into small text files that belong in git: neoteny archive RUNS --out results/NAME"""
-    from neoteny.experiments.archiving import main as run_archive
+    from neoteny.commands.archive import main as run_archive
 
     return run_archive(argv)
 
 
 def claims(argv: list[str]) -> int:
     """every claim of the paper, and what is known of it here so far"""
-    from neoteny.experiments.claims import main as run_claims
+    from neoteny.commands.claims import main as run_claims
 
     return run_claims(argv)
 
@@ -229,7 +229,7 @@ def claims(argv: list[str]) -> int:
 def list_all(argv: list[str]) -> int:
     """the agents, replays, interventions, measures and environments"""
     Parser(prog="neoteny list", description=list_all.__doc__).parse_args(argv)
-    from neoteny.experiments.catalogue import describe
+    from neoteny.commands.list import describe
 
     print(describe())
     return 0
@@ -237,7 +237,7 @@ def list_all(argv: list[str]) -> int:
 
 def theory(argv: list[str]) -> int:
     """check every statement of the paper's theory in numbers: a table and plots, in minutes"""
-    from neoteny.theory.command import main as run_theory
+    from neoteny.commands.theory import main as run_theory
 
     return run_theory(argv)
 

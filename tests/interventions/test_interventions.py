@@ -24,9 +24,9 @@ from neoteny.interventions.surgery import at, cleared
 from neoteny.networks import Hidden
 from neoteny.plasticity.neurons import dormant_ratio
 from neoteny.plasticity.trainability import STEPS, advance, begin, random_target
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.inspect import facts_of
-from neoteny.training.run import read_metrics
+from neoteny.runs.inspect import facts_of
+from neoteny.runs.run import read_metrics
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 CONFIGS = {
     "td3": TD3Config((12, 10)),

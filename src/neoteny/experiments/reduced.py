@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from neoteny.report.scores import flat
-from neoteny.training.config import INTERVENTIONS
+from neoteny.settings.config import INTERVENTIONS
 
 if TYPE_CHECKING:
     from neoteny.experiments.plan import PlannedRun

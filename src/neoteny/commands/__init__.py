@@ -1,0 +1,1 @@
+"""The commands of ``neoteny``, one module each with a ``main``; `neoteny.cli` chooses among them."""

@@ -1,0 +1,39 @@
+"""``neoteny list``: everything that can be named on the command line."""
+
+from __future__ import annotations
+
+from neoteny.experiments.plan import papers_plans
+from neoteny.plasticity.verdict import RULES
+from neoteny.replay.registry import REPLAYS, numbers_of
+from neoteny.settings.config import INTERVENTIONS
+from neoteny.settings.presets import NAMES
+
+SUITES = {
+    "MuJoCo": "Ant-v5, HalfCheetah-v5, Hopper-v5, Humanoid-v5, Walker2d-v5 and the rest; in [train]",
+    "DeepMind Control": "dm_control/humanoid-run-v0, dm_control/dog-walk-v0 and the rest; in [dmc]",
+    "Atari": "ALE/Breakout-v5, ALE/Phoenix-v5 and the rest; in [atari]",
+    "any other": "that Gymnasium has registered; from Python, make_env=",
+}
+
+
+def describe() -> str:
+    """A part for each kind of thing."""
+    parts = {
+        "agents": {agent: f"presets {', '.join(presets)}" for agent, presets in NAMES.items()},
+        "replays": {
+            name: ", ".join("--" + number.replace("_", "-") for number in numbers_of(named)) or "no numbers"
+            for name, named in REPLAYS.items()
+        },
+        "interventions": {
+            name: ", ".join("--" + flag.replace("_", "-") for flag, _ in numbers.values())
+            for name, numbers in INTERVENTIONS.items()
+        },
+        "measures of plasticity": {rule.measure: f"healthy: {rule.healthy}" for rule in RULES},
+        "environments": SUITES,
+        "plans": {", ".join(papers_plans()): "see neoteny claims"},
+    }
+    lines = []
+    for title, entries in parts.items():
+        width = max(len(name) for name in entries) if title != "plans" else 0
+        lines += [title, *(f"  {name:<{width}}  {text}" for name, text in entries.items()), ""]
+    return "\n".join(lines).rstrip()

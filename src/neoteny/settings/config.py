@@ -1,0 +1,346 @@
+"""What can be set of a run. No JAX here: threads must be limited before JAX first computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
+from neoteny.errors import UsageError
+from neoteny.replay.registry import name_and_numbers
+from neoteny.replay.sampling import check_schedule_type
+from neoteny.replay.users import parameters_as_text, parameters_from_text
+from neoteny.wording import counted
+
+if TYPE_CHECKING:
+    Replay: TypeAlias = Any  # what may be given: also a schedule
+    ReplayArg: TypeAlias = Any  # and a mapping
+else:
+    Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Which transitions are replayed."""
+
+    replay: Replay = "uniform"
+    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, combined, per, swd-per, or your
+    own schedule as package.module:Class. In Python also a schedule itself, such as HalfLife(steps=500)."""
+    replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
+    """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
+    capacity: int = 1_000_000
+    """Transitions held."""
+    n_step: int = 1
+    """Rewards summed before bootstrapping."""
+    decay_steps: float | None = None
+    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000."""
+    min_weight: float | None = None
+    """w_min of those, and of geometric; 0.1."""
+    decay_tau: float | None = None
+    """Time constant of exponential, in units of T; 1."""
+    decay_power: float | None = None
+    """Exponent of polynomial; 2."""
+    decay_clip: bool | None = None
+    """Whether polynomial's base stops at 0; yes."""
+    decay_rate: float | None = None
+    """epsilon of geometric; 1e-5."""
+    ere_eta: float | None = None
+    """eta of ere; 0.996."""
+    ere_c_min: float | None = None
+    """c_min of ere; 5,000."""
+    window_steps: float | None = None
+    """Length of window; 80,000."""
+    per_alpha: float | None = None
+    """alpha of per and swd-per; 0.6."""
+    per_beta: float | None = None
+    """beta of per and swd-per, to begin with; 0.4."""
+    per_beta_step: float | None = None
+    """How much beta rises with each draw; 1e-6."""
+    replay_arg: ReplayArg = ()
+    """A parameter of your own schedule, as name=value; may be given more than once. In Python a mapping."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replay_arg", parameters_as_text(self.replay_arg))
+        if not isinstance(self.replay, str):
+            self._write_down(self.replay)
+        elif self.replay_arg and ":" not in self.replay:
+            raise UsageError(
+                f"--replay-arg is for a schedule of your own, as package.module:Class, and --replay {self.replay} is "
+                "ours: its numbers are flags of their own"
+            )
+        if twice := sorted(self._flags().keys() & parameters_from_text(self.replay_arg).keys()):
+            raise UsageError(f"{', '.join(twice)} is given as a flag and by --replay-arg: give it once")
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers that were given, by flags of their own or by --replay-arg."""
+        return {**self._flags(), **parameters_from_text(self.replay_arg)}
+
+    def _flags(self) -> dict[str, Any]:
+        settled = {"replay", "replay_arg", "replay_sampler", "capacity", "n_step"}
+        return {
+            f.name: value
+            for f in dataclasses.fields(self)
+            if f.name not in settled and (value := getattr(self, f.name)) is not None
+        }
+
+    def _write_down(self, schedule: Any) -> None:
+        """Put the name and the numbers of `schedule` in its place, from which a run that is resumed makes it again."""
+        try:
+            check_schedule_type(schedule)
+        except TypeError as error:
+            raise UsageError(str(error)) from error
+        if given := self.numbers():
+            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(given)}")
+        name, numbers = name_and_numbers(schedule)
+        object.__setattr__(self, "replay", name)
+        for number, value in ({"replay_arg": parameters_as_text(numbers)} if ":" in name else numbers).items():
+            object.__setattr__(self, number, value)
+
+
+INTERVENTIONS: dict[str, dict[str, tuple[str, Any]]] = {
+    "regrama": {"tau": ("regrama_tau", 0.01), "every": ("regrama_every", 1_000)},
+    "redo": {"tau": ("redo_tau", 0.025), "every": ("redo_every", 1_000)},
+    "shrink-perturb": {"lambda": ("shrink_lambda", 0.8), "every": ("shrink_every", 100_000)},
+    "injection": {"every": ("injection_at", None)},
+    "reset": {"every": ("reset_every", 200_000), "since": ("reset_from", None)},
+}
+"""The interventions, and of each number its flag and its default."""
+
+
+@dataclass(frozen=True)
+class PlasticityConfig:
+    """How plasticity is measured and restored."""
+
+    probe_every: int = 1_000
+    """Updates between measurements of plasticity; 0 for none."""
+    intervention: tuple[str, ...] = ()
+    """regrama, redo, shrink-perturb, injection, reset; may be given more than once."""
+    regrama_tau: float | None = None
+    """Units whose GraMa score is at most this are recycled; 0.01."""
+    regrama_every: int | None = None
+    """Updates between two ReGraMa; 1,000."""
+    redo_tau: float | None = None
+    """Units whose dormancy score is at most this are recycled; 0.025."""
+    redo_every: int | None = None
+    """Updates between two ReDo; 1,000."""
+    shrink_lambda: float | None = None
+    """What shrink-perturb keeps of the weights, the rest is new; 0.8."""
+    shrink_every: int | None = None
+    """Updates between two shrink-perturb; 100,000."""
+    injection_at: int | None = None
+    """Updates before the injection; half of the run's."""
+    reset_every: int | None = None
+    """Updates between two resets; 200,000."""
+    reset_from: str | None = None
+    """The layer from which on to reset, such as layer_1, or head for the last layers; everything if not given."""
+
+    def __post_init__(self) -> None:
+        if self.probe_every < 0:
+            raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
+        for name in self.intervention:
+            if name not in INTERVENTIONS:
+                raise UsageError(f"--intervention must be one of {', '.join(INTERVENTIONS)}, got {name!r}")
+        for name, numbers in INTERVENTIONS.items():
+            for flag, _ in numbers.values():
+                value = getattr(self, flag)
+                if value is not None and name not in self.intervention:
+                    raise UsageError(f"--{flag.replace('_', '-')} is for --intervention {name}, which is not asked for")
+                if flag.endswith(("_every", "_at")) and value is not None and value < 1:
+                    raise UsageError(f"--{flag.replace('_', '-')} must be >= 1, got {value}")
+        if self.shrink_lambda is not None and not 0 <= self.shrink_lambda <= 1:
+            raise UsageError(f"--shrink-lambda must be in [0, 1], got {self.shrink_lambda}")
+
+    def numbers(self, name: str, updates: int) -> dict[str, Any]:
+        """The numbers of an intervention, given or by default, for a run of so many updates."""
+        found = {}
+        for key, (flag, default) in INTERVENTIONS[name].items():
+            value = getattr(self, flag)
+            found[key] = default if value is None else value
+        if name == "injection" and found["every"] is None:
+            found["every"] = max(1, updates // 2)
+        return found
+
+
+PAPERS_STEPS = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}
+"""Steps of the paper's runs. Its text gives none for SAC: the authors' release trains 1,000,000 decisions on DeepMind
+Control, at an action repeat of 2, and plots its returns against them."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    env: str
+    """A Gymnasium id: Hopper-v5, dm_control/humanoid-run-v0, ALE/Breakout-v5, or any other that is registered."""
+    agent: AgentConfig = field(default_factory=TD3Config)
+    """The agent's own numbers."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay's."""
+    plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
+    """How plasticity is measured and restored."""
+    total_timesteps: int = cast(int, None)
+    """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
+    seed: int = 1
+    """Of everything."""
+    num_envs: int = 1
+    """Environments that step together."""
+    action_repeat: int | None = None
+    """Simulator steps for each decision; 2 for DeepMind Control if not given, else 1."""
+    sticky: bool = False
+    """Atari: sticky actions with probability 0.25."""
+    eval_every: int | None = None
+    """Steps between evaluations; 0 for none. 10,000 if not given, 250,000 for ddqn."""
+    eval_episodes: int = 10
+    """Episodes of each evaluation."""
+    log_every: int = 1_000
+    """Steps between lines of metrics."""
+    checkpoint_every: float = 600
+    """Seconds between checkpoints, which are also made at the start, at the end and when stopped; 0 for none."""
+    on_nan: Literal["halt", "skip"] = "halt"
+    """What to do about an update whose loss or gradient is not finite: stop, or leave it out (100 in a row stop)."""
+    threads: int | None = None
+    """Threads for maths; part of the result, since it changes the last bits. 1 for td3, else every core allowed."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """Where the networks live. GPUs are not tested yet."""
+    keep_checkpoints: int = 0
+    """Checkpoints that are never removed, at equal shares of the run: 4 keeps those at 25, 50, 75 and 100%."""
+    wandb: bool = False
+    """Also log to Weights & Biases (WANDB_MODE=offline works)."""
+
+    def __post_init__(self) -> None:
+        if cast("int | None", self.total_timesteps) is None:
+            object.__setattr__(self, "total_timesteps", PAPERS_STEPS[self.agent_name])
+        if self.eval_every is None:
+            object.__setattr__(self, "eval_every", 250_000 if isinstance(self.agent, DDQNConfig) else 10_000)
+        for name, least in (
+            ("total_timesteps", 1),
+            ("num_envs", 1),
+            ("eval_every", 0),
+            ("eval_episodes", 1),
+            ("log_every", 1),
+            ("checkpoint_every", 0),
+            ("keep_checkpoints", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
+                raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads must be >= 1, got {self.threads}")
+        if self.keep_checkpoints and not self.checkpoint_every:
+            raise UsageError(
+                f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
+            )
+        self.updates()
+        atari = isinstance(self.env, str) and self.env.startswith("ALE/")
+        if self.sticky and not atari:
+            raise UsageError(f"--sticky is for Atari, and {self.env} is not")
+        if atari and self.action_repeat is not None:
+            raise UsageError("--action-repeat is not for Atari, which skips 4 frames")
+
+    @property
+    def agent_name(self) -> str:
+        """td3, sac or ddqn."""
+        return next(name for name, kind in AGENTS.items() if isinstance(self.agent, kind))
+
+    @property
+    def num_threads(self) -> int:
+        """Threads for maths: what was asked for, or what this agent is best with."""
+        if self.threads is not None:
+            return self.threads
+        if "PJRT_NPROC" in os.environ:
+            return int(os.environ["PJRT_NPROC"])
+        return 1 if isinstance(self.agent, TD3Config) else len(os.sched_getaffinity(0))
+
+    def updates(self) -> tuple[int, int]:
+        """Updates in each compiled call, and ticks of the environments between calls."""
+        due = self.agent.utd * self.num_envs
+        if due > 0 and due == int(due):
+            return int(due), 1
+        if 0 < due < 1 and (1 / due) == int(1 / due):
+            return 1, int(1 / due)
+        raise UsageError(
+            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that "
+            "must be a whole number, or one update every whole number of ticks"
+        )
+
+    def planned_updates(self, steps: int) -> int:
+        """Return the updates that a run of so many steps makes."""
+        return int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
+
+    def default_decay_steps(self) -> float:
+        """The paper's T for this agent."""
+        return 100_000 if isinstance(self.agent, TD3Config) else 80_000
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**dataclasses.asdict(self), "agent_name": self.agent_name, "threads": self.num_threads}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> TrainConfig:
+        """From what `to_json` gave."""
+        data = dict(data)
+        kind: Any = AGENTS[data.pop("agent_name")]
+        agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
+        plasticity = dict(data.pop("plasticity", {}))
+        plasticity["intervention"] = tuple(plasticity.get("intervention", ()))
+        return TrainConfig(
+            agent=kind(**agent),
+            replay=ReplayConfig(**data.pop("replay")),
+            plasticity=PlasticityConfig(**plasticity),
+            **data,
+        )
+
+    def run_id(self, own_parts: dict[str, str] | None = None) -> str:
+        """Return eight letters that equal configurations share: see `neoteny.settings.identity`."""
+        from neoteny.settings.identity import run_id  # which imports this module
+
+        return run_id(self, own_parts)
+
+    def default_directory(self, own_parts: dict[str, str] | None = None) -> Path:
+        """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
+        method = f"{self.agent_name}-{self.replay.replay}"
+        return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+def limit_threads(config: TrainConfig) -> None:
+    """Fix the number of maths threads and the device, which must happen before JAX first computes anything."""
+    wanted = str(config.num_threads)
+    if _jax_has_started():
+        in_force = str(threads_in_force())
+        if config.threads is not None and in_force != wanted:
+            raise UsageError(
+                f"threads={wanted} cannot be set once JAX has computed something, with {in_force} threads: set "
+                f"PJRT_NPROC={wanted} before, or leave threads out"
+            )
+        import jax
+
+        if config.device not in ("auto", jax.default_backend()):
+            raise UsageError(f"device={config.device} cannot be set once JAX has started on {jax.default_backend()}")
+        return
+    os.environ["PJRT_NPROC"] = wanted
+    if config.device != "auto":
+        os.environ["JAX_PLATFORMS"] = "cuda" if config.device == "gpu" else "cpu"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def threads_in_force() -> int:
+    """The maths threads that JAX runs with, or would."""
+    return int(os.environ.get("PJRT_NPROC", len(os.sched_getaffinity(0))))
+
+
+def _jax_has_started() -> bool:
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge  # the public API does not say
+
+    return bool(xla_bridge.backends_are_initialized())
