@@ -18,6 +18,7 @@ from neoteny.commands.report import about, named_runs, plan_claims
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans
 from neoteny.experiments.work import carry_out, is_done
+from neoteny.machine.threads import threads_in_force
 from neoteny.report.archive import (
     POINTS,
     _sealed,
@@ -33,7 +34,7 @@ from neoteny.report.gather import gather
 from neoteny.report.scores import made_by, read_runs
 from neoteny.report.tables import tables_of
 from neoteny.runs.run import read_config
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from neoteny.arguments import Parser
+from neoteny.commands import COMMANDS
 from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
+from neoteny.remedies.registry import REMEDIES, settings
 from neoteny.replay.registry import REPLAYS, numbers_of
-from neoteny.settings.config import INTERVENTIONS
 from neoteny.settings.presets import NAMES
 
 SUITES = {
@@ -16,6 +18,13 @@ SUITES = {
 }
 
 
+def main(argv: list[str]) -> int:
+    """Run ``neoteny list``."""
+    Parser(prog="neoteny list", description=COMMANDS["list"]).parse_args(argv)
+    print(describe())
+    return 0
+
+
 def describe() -> str:
     """A part for each kind of thing."""
     parts = {
@@ -24,9 +33,9 @@ def describe() -> str:
             name: ", ".join("--" + number.replace("_", "-") for number in numbers_of(named)) or "no numbers"
             for name, named in REPLAYS.items()
         },
-        "interventions": {
-            name: ", ".join("--" + flag.replace("_", "-") for flag, _ in numbers.values())
-            for name, numbers in INTERVENTIONS.items()
+        "remedies": {
+            name: ", ".join("--" + setting.replace("_", "-") for setting, (own, _) in settings().items() if own == name)
+            for name in REMEDIES
         },
         "measures of plasticity": {rule.measure: f"healthy: {rule.healthy}" for rule in RULES},
         "environments": SUITES,

@@ -5,23 +5,28 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
+from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
 from neoteny.errors import UsageError
+from neoteny.remedies.config import RemedyConfig
+from neoteny.remedies.registry import as_json, checked, from_json, from_settings
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
+    from neoteny.agents.learner import Remedy
+
     Replay: TypeAlias = Any  # what may be given: also a schedule
     ReplayArg: TypeAlias = Any  # and a mapping
+    Remedies: TypeAlias = tuple[RemedyConfig, ...]
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
+    Remedies = Any
 
 
 @dataclass(frozen=True)
@@ -102,73 +107,16 @@ class ReplayConfig:
             object.__setattr__(self, number, value)
 
 
-INTERVENTIONS: dict[str, dict[str, tuple[str, Any]]] = {
-    "regrama": {"tau": ("regrama_tau", 0.01), "every": ("regrama_every", 1_000)},
-    "redo": {"tau": ("redo_tau", 0.025), "every": ("redo_every", 1_000)},
-    "shrink-perturb": {"lambda": ("shrink_lambda", 0.8), "every": ("shrink_every", 100_000)},
-    "injection": {"every": ("injection_at", None)},
-    "reset": {"every": ("reset_every", 200_000), "since": ("reset_from", None)},
-}
-"""The interventions, and of each number its flag and its default."""
-
-
 @dataclass(frozen=True)
 class PlasticityConfig:
-    """How plasticity is measured and restored."""
+    """How plasticity is measured."""
 
     probe_every: int = 1_000
     """Updates between measurements of plasticity; 0 for none."""
-    intervention: tuple[str, ...] = ()
-    """regrama, redo, shrink-perturb, injection, reset; may be given more than once."""
-    regrama_tau: float | None = None
-    """Units whose GraMa score is at most this are recycled; 0.01."""
-    regrama_every: int | None = None
-    """Updates between two ReGraMa; 1,000."""
-    redo_tau: float | None = None
-    """Units whose dormancy score is at most this are recycled; 0.025."""
-    redo_every: int | None = None
-    """Updates between two ReDo; 1,000."""
-    shrink_lambda: float | None = None
-    """What shrink-perturb keeps of the weights, the rest is new; 0.8."""
-    shrink_every: int | None = None
-    """Updates between two shrink-perturb; 100,000."""
-    injection_at: int | None = None
-    """Updates before the injection; half of the run's."""
-    reset_every: int | None = None
-    """Updates between two resets; 200,000."""
-    reset_from: str | None = None
-    """The layer from which on to reset, such as layer_1, or head for the last layers; everything if not given."""
 
     def __post_init__(self) -> None:
         if self.probe_every < 0:
             raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
-        for name in self.intervention:
-            if name not in INTERVENTIONS:
-                raise UsageError(f"--intervention must be one of {', '.join(INTERVENTIONS)}, got {name!r}")
-        for name, numbers in INTERVENTIONS.items():
-            for flag, _ in numbers.values():
-                value = getattr(self, flag)
-                if value is not None and name not in self.intervention:
-                    raise UsageError(f"--{flag.replace('_', '-')} is for --intervention {name}, which is not asked for")
-                if flag.endswith(("_every", "_at")) and value is not None and value < 1:
-                    raise UsageError(f"--{flag.replace('_', '-')} must be >= 1, got {value}")
-        if self.shrink_lambda is not None and not 0 <= self.shrink_lambda <= 1:
-            raise UsageError(f"--shrink-lambda must be in [0, 1], got {self.shrink_lambda}")
-
-    def numbers(self, name: str, updates: int) -> dict[str, Any]:
-        """The numbers of an intervention, given or by default, for a run of so many updates."""
-        found = {}
-        for key, (flag, default) in INTERVENTIONS[name].items():
-            value = getattr(self, flag)
-            found[key] = default if value is None else value
-        if name == "injection" and found["every"] is None:
-            found["every"] = max(1, updates // 2)
-        return found
-
-
-PAPERS_STEPS = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}
-"""Steps of the paper's runs. Its text gives none for SAC: the authors' release trains 1,000,000 decisions on DeepMind
-Control, at an action repeat of 2, and plots its returns against them."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +130,9 @@ class TrainConfig:
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay's."""
     plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
-    """How plasticity is measured and restored."""
+    """How plasticity is measured."""
+    remedies: Remedies = ()
+    """What restores or keeps plasticity, such as (ReDo(tau=0.1), Reset()): see `neoteny.remedies`."""
     total_timesteps: int = cast(int, None)
     """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
     seed: int = 1
@@ -214,9 +164,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if cast("int | None", self.total_timesteps) is None:
-            object.__setattr__(self, "total_timesteps", PAPERS_STEPS[self.agent_name])
+            object.__setattr__(self, "total_timesteps", self.agent.usual_steps)
         if self.eval_every is None:
-            object.__setattr__(self, "eval_every", 250_000 if isinstance(self.agent, DDQNConfig) else 10_000)
+            object.__setattr__(self, "eval_every", self.agent.usual_eval_every)
         for name, least in (
             ("total_timesteps", 1),
             ("num_envs", 1),
@@ -236,6 +186,7 @@ class TrainConfig:
             raise UsageError(
                 f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
             )
+        object.__setattr__(self, "remedies", checked(self.remedies))
         self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
@@ -246,7 +197,7 @@ class TrainConfig:
     @property
     def agent_name(self) -> str:
         """td3, sac or ddqn."""
-        return next(name for name, kind in AGENTS.items() if isinstance(self.agent, kind))
+        return self.agent.name
 
     @property
     def num_threads(self) -> int:
@@ -255,7 +206,7 @@ class TrainConfig:
             return self.threads
         if "PJRT_NPROC" in os.environ:
             return int(os.environ["PJRT_NPROC"])
-        return 1 if isinstance(self.agent, TD3Config) else len(os.sched_getaffinity(0))
+        return 1 if self.agent.one_thread else len(os.sched_getaffinity(0))
 
     def updates(self) -> tuple[int, int]:
         """Updates in each compiled call, and ticks of the environments between calls."""
@@ -275,11 +226,20 @@ class TrainConfig:
 
     def default_decay_steps(self) -> float:
         """The paper's T for this agent."""
-        return 100_000 if isinstance(self.agent, TD3Config) else 80_000
+        return self.agent.usual_decay_steps
+
+    def build_remedies(self, horizon: int) -> tuple[Remedy, ...]:
+        """Return the remedies of a run that was planned to make so many steps."""
+        return tuple(remedy.build(self.planned_updates(horizon)) for remedy in self.remedies)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**dataclasses.asdict(self), "agent_name": self.agent_name, "threads": self.num_threads}
+        return {
+            **dataclasses.asdict(self),
+            "remedies": as_json(self.remedies),
+            "agent_name": self.agent_name,
+            "threads": self.num_threads,
+        }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TrainConfig:
@@ -288,11 +248,15 @@ class TrainConfig:
         kind: Any = AGENTS[data.pop("agent_name")]
         agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
         plasticity = dict(data.pop("plasticity", {}))
-        plasticity["intervention"] = tuple(plasticity.get("intervention", ()))
+        probes = {name: plasticity.pop(name) for name in ("probe_every",) if name in plasticity}
+        remedies = from_json(data.pop("remedies", {}))
+        if names := plasticity.pop("intervention", ()):  # what remedies were called before 0.2
+            remedies = from_settings(names, {name: value for name, value in plasticity.items() if value is not None})
         return TrainConfig(
             agent=kind(**agent),
             replay=ReplayConfig(**data.pop("replay")),
-            plasticity=PlasticityConfig(**plasticity),
+            plasticity=PlasticityConfig(**probes),
+            remedies=remedies,
             **data,
         )
 
@@ -310,37 +274,3 @@ class TrainConfig:
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
-
-
-def limit_threads(config: TrainConfig) -> None:
-    """Fix the number of maths threads and the device, which must happen before JAX first computes anything."""
-    wanted = str(config.num_threads)
-    if _jax_has_started():
-        in_force = str(threads_in_force())
-        if config.threads is not None and in_force != wanted:
-            raise UsageError(
-                f"threads={wanted} cannot be set once JAX has computed something, with {in_force} threads: set "
-                f"PJRT_NPROC={wanted} before, or leave threads out"
-            )
-        import jax
-
-        if config.device not in ("auto", jax.default_backend()):
-            raise UsageError(f"device={config.device} cannot be set once JAX has started on {jax.default_backend()}")
-        return
-    os.environ["PJRT_NPROC"] = wanted
-    if config.device != "auto":
-        os.environ["JAX_PLATFORMS"] = "cuda" if config.device == "gpu" else "cpu"
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
-
-def threads_in_force() -> int:
-    """The maths threads that JAX runs with, or would."""
-    return int(os.environ.get("PJRT_NPROC", len(os.sched_getaffinity(0))))
-
-
-def _jax_has_started() -> bool:
-    if "jax" not in sys.modules:
-        return False
-    from jax._src import xla_bridge  # the public API does not say
-
-    return bool(xla_bridge.backends_are_initialized())

@@ -12,12 +12,13 @@ import jax
 from neoteny import envs
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import start_on
+from neoteny.machine.threads import limit_threads, threads_in_force
 from neoteny.runs import checkpoint
 from neoteny.runs.checkpoint import Checkpoint, Checkpoints
 from neoteny.runs.run import Run, lock, read_config, read_metrics, taken, versions
 from neoteny.runs.session import Session, restore
 from neoteny.settings.cautions import cautions, shortfalls
-from neoteny.settings.config import TrainConfig, limit_threads, threads_in_force
+from neoteny.settings.config import TrainConfig
 from neoteny.settings.identity import check_same_network
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
@@ -116,7 +117,7 @@ def resume(
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
-            restored[:] = [restore(session, setup.agent, state)]
+            restored[:] = [restore(session, setup.agent, setup.remedies, state)]
             try:
                 session.buffer.restore(state["replay"])
             except ValueError as error:
