@@ -6,13 +6,18 @@ import importlib
 import json
 import math
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from neoteny import __version__
 from neoteny.arguments import Parser
-from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra, of_system
+from neoteny.machine.signals import left_at_once
+from neoteny.output import dropping, finish
 from neoteny.wording import did_you_mean
 
 
@@ -25,26 +30,42 @@ def main(argv: list[str] | None = None) -> int:
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            return _run(name, words[length:])
+            with (
+                dropping() if name in TRAINING else nullcontext(),
+                left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
+            ):
+                return _run(name, words[length:])
     print(f"neoteny: {_unknown(words[0])}", file=sys.stderr)
     return 2
 
 
 def _run(name: str, argv: list[str]) -> int:
+    """Run a command, and say in a sentence what went wrong if something did."""
     try:
-        return COMMANDS[name](argv)
+        status = COMMANDS[name](argv)
+        if sys.stdout is not None:  # as in a process that was started without
+            sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 2
     except RunStopped as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # of a command below which the reader has seen enough, as with | head
+        finish(sys.stdout)
+        return 1
     except OSError as error:
-        print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+        finish(sys.stdout)
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        print(f"neoteny {name}: {of_system(error)}{notes}", file=sys.stderr)
         return 1
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
         return error.status
+    except KeyboardInterrupt:
+        print(f"\nneoteny {name}: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def train(argv: list[str]) -> int:
@@ -100,6 +121,11 @@ def resume(argv: list[str]) -> int:
         action="store_true",
         help="go on with other versions of the libraries than it began with",
     )
+    parser.add_argument(
+        "--new-episodes",
+        action="store_true",
+        help="begin new episodes, and do not read the saved states of the environments: for an Atari run of a stranger",
+    )
     options = parser.parse_args(argv)
     try:
         from neoteny.training.start import resume as go_on
@@ -110,13 +136,15 @@ def resume(argv: list[str]) -> int:
         steps=options.steps,
         on_nan=options.on_nan,
         allow_version_change=options.allow_version_change,
+        new_episodes=options.new_episodes,
     )
     _print_done(directory)
     return 0
 
 
 def _print_done(directory: Path) -> None:
-    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    run = shlex.quote(str(directory))
+    print(f"\nDone: {directory}\n  neoteny inspect {run}\n  neoteny evaluate {run}")
 
 
 def evaluate(argv: list[str]) -> int:
@@ -129,11 +157,14 @@ def evaluate(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.video:
         os.environ.setdefault("MUJOCO_GL", "egl")  # before anything that renders is imported
+    from neoteny.runs import policy_file
     from neoteny.training.evaluate import described
     from neoteny.training.replaying import evaluate_run, film, start_filming
 
     if options.video:  # an hour of episodes should not end in an error that could have come first
         start_filming(options.run, options.seed)[0].close()
+    if said := policy_file.caution(options.run):
+        print(f"neoteny evaluate: {said}", file=sys.stderr)
     returns = evaluate_run(options.run, options.episodes, options.seed)
     if not any(map(math.isfinite, returns)):
         raise RunStopped(described(returns))
@@ -312,6 +343,13 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "help": show_help,
     "version": version,
 }
+
+
+TRAINING = {"train", "resume", "sweep", "reproduce", "demo"}
+"""The commands that train: what they cannot print is dropped, and they go on. Others are of no use without it."""
+
+SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce"}
+"""The commands that load JAX and simulators first, where Ctrl-C leaves at once. A run that has begun is saved."""
 
 
 _ALSO = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}

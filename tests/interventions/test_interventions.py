@@ -25,7 +25,7 @@ from neoteny.networks import Hidden
 from neoteny.plasticity.neurons import dormant_ratio
 from neoteny.plasticity.trainability import STEPS, advance, begin, random_target
 from neoteny.runs.inspect import facts_of
-from neoteny.runs.run import read_metrics
+from neoteny.runs.records import read_metrics
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 CONFIGS = {

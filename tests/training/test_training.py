@@ -21,7 +21,8 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.runs.run import Run, read_config, read_metrics
+from neoteny.runs.records import read_config, read_metrics
+from neoteny.runs.run import Run
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training import setup
 from neoteny.training.replaying import evaluate_run
