@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+from contextlib import nullcontext
 
-from neoteny.commands import COMMANDS
+from neoteny.commands import COMMANDS, SLOW_TO_LOAD, TRAINING
 from neoteny.commands.help import unknown
-from neoteny.errors import Interrupted, RunStopped, UsageError
+from neoteny.errors import Interrupted, RunStopped, UsageError, of_system
+from neoteny.machine.signals import left_at_once
+from neoteny.output import dropping, finish
 
 _ALSO = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}
 
@@ -18,25 +22,41 @@ def main(argv: list[str] | None = None) -> int:
     if "" not in sys.path:  # the current directory, for schedules and environments of the user's own
         sys.path.append("")
     words = [_ALSO.get(words[0], words[0]), *words[1:]] if words else ["help"]
-    if words[0] in COMMANDS:
-        return _run(words[0], words[1:])
-    print(f"neoteny: {unknown(words[0])}", file=sys.stderr)
-    return 2
+    name = words[0]
+    if name not in COMMANDS:
+        print(f"neoteny: {unknown(name)}", file=sys.stderr)
+        return 2
+    with (
+        dropping() if name in TRAINING else nullcontext(),
+        left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
+    ):
+        return _run(name, words[1:])
 
 
 def _run(name: str, argv: list[str]) -> int:
-    """Run a command and turn what goes wrong into a sentence and an exit status."""
+    """Run a command, and say in a sentence what went wrong if something did."""
     try:
-        return int(importlib.import_module(f"neoteny.commands.{name}").main(argv))
+        status = int(importlib.import_module(f"neoteny.commands.{name}").main(argv))
+        if sys.stdout is not None:  # as in a process that was started without
+            sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 2
     except RunStopped as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # of a command below which the reader has seen enough, as with | head
+        finish(sys.stdout)
+        return 1
     except OSError as error:
-        print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+        finish(sys.stdout)
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        print(f"neoteny {name}: {of_system(error)}{notes}", file=sys.stderr)
         return 1
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
         return error.status
+    except KeyboardInterrupt:
+        print(f"\nneoteny {name}: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT

@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "errors": set(),
     "wording": set(),
     "lazy": set(),
+    "output": set(),
     "arguments": {"errors", "wording"},
     "replay": {"errors"},
     "networks": set(),
@@ -42,8 +43,9 @@ MAY_IMPORT = {
 MAY_IMPORT["bench"] |= {"integrations", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
 """Each room, and the other rooms of ours that it may import."""
-EVERYWHERE = {"errors", "wording", "arguments", "lazy"}
-"""What every room may: the errors that a person is shown, their wording, and how commands read their arguments."""
+EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}
+"""What every room may: the errors that a person is shown, their wording, how they are shown, how commands read their
+arguments, and names that are loaded when they are used."""
 
 
 def rooms() -> dict[str, list[Path]]:

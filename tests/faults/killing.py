@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.runs.inspect import facts_of
-from neoteny.runs.run import read_lines
+from neoteny.runs.records import read_lines
 from patience import HANG
 
 AGENTS = {

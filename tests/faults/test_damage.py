@@ -20,7 +20,8 @@ from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies import Injection
 from neoteny.runs.inspect import describe, facts_of
-from neoteny.runs.run import read_lines
+from neoteny.runs.manifest import sealed
+from neoteny.runs.records import read_config, read_lines, write_config
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training import checkpoint, files
 from patience import HANG
@@ -141,7 +142,7 @@ def test_a_pickle_is_never_read(run: Path, tmp_path: Path) -> None:
     state = run / "checkpoint" / newer["file"]
     np.savez(state, json=np.array([Trap()], object), allow_pickle=True)
     newer["sha256"] = files.checksum(state.read_bytes())
-    (run / "checkpoint" / f"{700:012}.json").write_bytes(checkpoint._seal(newer))
+    (run / "checkpoint" / f"{700:012}.json").write_bytes(sealed(newer))
     neoteny.resume(run, steps=720, quiet=True)
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(files.Damaged):
@@ -152,14 +153,19 @@ def test_a_changed_configuration_is_refused(run: Path) -> None:
     facts = json.loads((run / "config.json").read_text())
     facts["config"]["agent"]["tau"] = 0.5
     (run / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(UsageError, match=r"config.json was changed after it was written.*checksum does not match"):
+        neoteny.resume(run, steps=900, quiet=True)
+    del facts["sha256"]  # as in a run from before there was a checksum
+    (run / "config.json").write_text(json.dumps(facts))
     with pytest.raises(UsageError, match=r"config.json was changed.*agent.tau is 0.5 and was 0.005"):
         neoteny.resume(run, steps=900, quiet=True)
 
 
 def test_another_version_is_refused_or_logged(run: Path) -> None:
-    facts = json.loads((run / "config.json").read_text())
+    _, facts = read_config(run)
     facts["versions"]["optax"] = "0.0.1"
-    (run / "config.json").write_text(json.dumps(facts))
+    (run / "DONE").unlink()
+    write_config(run, facts)
     with pytest.raises(UsageError, match=r"other versions \(optax 0.0.1, now .*--allow-version-change"):
         neoteny.resume(run, steps=900, quiet=True)
     neoteny.resume(run, steps=720, quiet=True, allow_version_change=True)
@@ -177,13 +183,13 @@ def test_a_finished_run_says_so(run: Path) -> None:
 def test_a_run_in_use_is_refused(run: Path) -> None:
     code = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a+'); fcntl.flock(f, 2); "
-        "f.write('held'); f.flush(); print(1, flush=True); time.sleep(60)"
+        "f.write('4321'); f.flush(); print(1, flush=True); time.sleep(60)"
     )
     (run / "lock").write_text("")
     holder = subprocess.Popen([sys.executable, "-c", code, str(run / "lock")], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     holder.stdout.readline()
-    with pytest.raises(UsageError, match="is in use by process held: wait for it, or stop it"):
+    with pytest.raises(UsageError, match="is in use by process 4321: wait for it, or stop it"):
         neoteny.resume(run, steps=900, quiet=True)
     holder.kill()
     holder.communicate()
@@ -345,10 +351,8 @@ def test_a_resume_that_cannot_set_up_changes_nothing(run: Path, monkeypatch: Any
     def no_environment() -> Any:
         raise RuntimeError("the simulator does not start")
 
-    import tensorboardX
-
     with monkeypatch.context() as broken:
-        broken.setattr(tensorboardX, "SummaryWriter", no_disk)
+        broken.setattr("neoteny.runs.run.Lines", no_disk)
         with pytest.raises(OSError, match="No space left"):
             neoteny.resume(run, steps=900, quiet=True)
     with pytest.raises(Exception, match="the simulator does not start"):

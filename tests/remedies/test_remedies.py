@@ -29,7 +29,7 @@ from neoteny.remedies.reset import layer_names
 from neoteny.remedies.shrink_perturb import shrink_perturb
 from neoteny.remedies.surgery import at, cleared, losses_of
 from neoteny.runs.inspect import facts_of
-from neoteny.runs.run import read_metrics
+from neoteny.runs.records import read_metrics
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 CONFIGS = {

@@ -10,6 +10,7 @@ import pytest
 
 import neoteny as n
 from neoteny.runs.checkpoint import Checkpoints
+from neoteny.runs.manifest import Checkpoint
 from neoteny.training import checkpoint, files
 
 
@@ -91,10 +92,8 @@ def test_whenever_it_is_saved_it_comes_back(
 
 
 def restored(directory: Path, buffer: n.ReplayBuffer) -> n.ReplayBuffer:
-    def use(found: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
-        buffer.restore(state["replay"])
-        for first, arrays in checkpoint.segments(directory, found):
-            buffer.put(first, arrays)
+    def use(found: Checkpoint, state: dict[str, Any]) -> None:
+        checkpoint.put_back(directory, found, state["replay"], buffer)
 
     checkpoint.load(directory, use)
     return buffer

@@ -20,7 +20,8 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import make_plan
 from neoteny.remedies import Injection, ReDo
-from neoteny.runs.run import Run, read_config, source
+from neoteny.runs.records import read_config
+from neoteny.runs.run import Run, source
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.settings.identity import WITHOUT_EFFECT, canonical, describe_own
 from neoteny.training import start

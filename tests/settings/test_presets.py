@@ -11,7 +11,7 @@ import pytest
 from neoteny.agents.configs import DDQNConfig, SACConfig
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.runs.run import read_metrics
+from neoteny.runs.records import read_metrics
 from neoteny.settings.cautions import cautions
 from neoteny.settings.config import ReplayConfig, TrainConfig
 from neoteny.settings.presets import complete, start_from

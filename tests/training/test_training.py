@@ -23,7 +23,8 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.machine.threads import threads_in_force
 from neoteny.remedies import ReDo
-from neoteny.runs.run import Run, read_config, read_metrics
+from neoteny.runs.records import read_config, read_metrics
+from neoteny.runs.run import Run
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training import setup
 from neoteny.training.replaying import evaluate_run

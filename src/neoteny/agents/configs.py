@@ -49,6 +49,10 @@ class Facts:
     """Steps between evaluations if nothing else is asked for."""
     one_thread: ClassVar[bool]
     """Whether one maths thread is best for it; else it is every core allowed."""
+    for_vectors: ClassVar[tuple[str, ...]] = ()
+    """Its settings that count only for observations that are vectors."""
+    for_pixels: ClassVar[tuple[str, ...]] = ()
+    """Its settings that count only for pixels."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -157,6 +161,8 @@ class DDQNConfig(Facts):
     usual_decay_steps: ClassVar = 80_000
     usual_eval_every: ClassVar = 250_000
     one_thread: ClassVar = False
+    for_vectors: ClassVar = ("widths",)
+    for_pixels: ClassVar = ("cnn_width",)
     widths: tuple[int, ...] = (120, 84)
     """Hidden layers for vector observations."""
     cnn_width: int = 512

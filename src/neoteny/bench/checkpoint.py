@@ -16,6 +16,7 @@ from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import transition_fields
 from neoteny.runs import checkpoint
 from neoteny.runs.checkpoint import Checkpoints
+from neoteny.runs.manifest import Checkpoint
 
 STATE_BYTES = 4 << 20
 """About what TD3's networks and optimisers are."""
@@ -52,10 +53,8 @@ def _measure(replay: str, held: int, new: int, obs: int) -> None:
         size = sum(path.stat().st_size for path in directory.rglob("*.npz"))
         other = ReplayBuffer(held, fields, sampler, seed=1)
 
-        def use(found: checkpoint.Checkpoint, saved: dict[str, Any]) -> None:
-            other.restore(saved["replay"])
-            for number, arrays in checkpoint.segments(directory, found):
-                other.put(number, arrays)
+        def use(found: Checkpoint, saved: dict[str, Any]) -> None:
+            checkpoint.put_back(directory, found, saved["replay"], other)
 
         load = _seconds(lambda: checkpoint.load(directory, use))
         assert (other.sample(256).rows == buffer.sample(256).rows).all()

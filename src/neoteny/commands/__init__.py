@@ -38,3 +38,9 @@ COMMANDS = {
     "version": "print the version",
 }
 """Every command, and what it does in a line. The command of one word is the module of its name here."""
+
+TRAINING = {"train", "resume", "sweep", "reproduce", "demo"}
+"""The commands that train: what they cannot print is dropped, and they go on. Others are of no use without it."""
+
+SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce"}
+"""The commands that load JAX and simulators first, where Ctrl-C leaves at once. A run that has begun is saved."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.report.archive import read_archive, read_digests, read_run, write_archive
-from neoteny.runs.checkpoint import digests, manifests
+from neoteny.runs.checkpoint import digests
 from neoteny.runs.files import checksum
-from neoteny.runs.run import read_config
-from neoteny.settings.config import TrainConfig
+from neoteny.runs.manifest import manifests
+from neoteny.runs.records import METRICS, end_again, is_finished, read_bytes, read_config, runs_in
+from neoteny.settings.identity import own_parts
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
 evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git; report,
@@ -27,7 +27,9 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     written, same, unfinished = archive(options.runs, options.out)
     for path in written:
-        print(f"archived  {path} ({path.stat().st_size / 1_000:.0f} KB)")
+        untimed = read_archive(path).timing["seconds"] is None
+        without = ", without its timing: timing.jsonl is missing, damaged, or was changed after the run finished"
+        print(f"archived  {path} ({path.stat().st_size / 1_000:.0f} KB){without * untimed}")
     for run in unfinished:
         print(f"left out  {run}: it is not finished")
     print(f"{len(written)} archived in {options.out}, {len(same)} there already, {len(unfinished)} not finished.")
@@ -37,39 +39,36 @@ def main(argv: list[str]) -> int:
 def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Archive every finished run in `places`; return the files written, those there before, and runs left out."""
     written, same, unfinished = [], [], []
-    runs = [config.parent for place in places for config in sorted(place.rglob("config.json"))]
+    runs = [directory for place in places for directory in runs_in(place)]
     if not runs:
         raise UsageError(f"there are no runs in {', '.join(map(str, places))}: name the directory that contains them")
     for directory in runs:
         config, facts = read_config(directory)
-        if not (directory / "DONE").exists():
+        if not is_finished(directory):
             unfinished.append(directory)
             continue
         name = str(config.default_directory(own_parts(config, facts)).relative_to("runs"))
         path = out / f"{name}.jsonl"
-        made = digests_of(directory)
+        history, made = read_run(directory, config, facts), digests_of(directory)
         if path.exists():
             _check_same(path, directory, made)
             same.append(path)
             continue
-        write_archive(path, name, read_run(directory, config, facts), made)
+        write_archive(path, name, history, made)
         read_archive(path)  # what cannot be read back must not be committed
         written.append(path)
     return written, same, unfinished
 
 
-def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:
-    """Return what makes a run another one than its settings say: the user's own parts, or a length that was changed."""
-    made = facts["environment"]
-    own = {name: made[name] for name in ("make_env", "network") if made.get(name)}
-    planned = made.get("horizon", config.total_timesteps)
-    return own if planned == config.total_timesteps else {**own, "horizon": str(planned)}
-
-
 def digests_of(directory: Path) -> dict[str, str]:
-    """Return digests of a run's metrics and of each part of its last checkpoint."""
-    saved = digests(directory)[1] if manifests(directory) else {}
-    return {"metrics": checksum((directory / "metrics.jsonl").read_bytes())[:16], **saved}
+    """Return digests of a finished run's metrics and of each part of its last checkpoint, which must be of its end."""
+    saved: dict[str, str] = {}
+    if manifests(directory):
+        found, saved, complaints = digests(directory)
+        if complaints or found.step < read_config(directory)[0].total_timesteps:
+            why = complaints[0] if complaints else f"its last checkpoint is of step {found.step:,}"
+            raise UsageError(f"{directory} cannot be archived: {why}; {end_again(directory)}")
+    return {"metrics": checksum(read_bytes(directory / METRICS))[:16], **saved}
 
 
 def _check_same(path: Path, directory: Path, made: dict[str, str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 
 def print_done(directory: Path) -> None:
     """Say where a finished run is, and what can be done with it."""
-    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    run = shlex.quote(str(directory))
+    print(f"\nDone: {directory}\n  neoteny inspect {run}\n  neoteny evaluate {run}")

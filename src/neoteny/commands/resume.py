@@ -21,6 +21,11 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="go on with other versions of the libraries than it began with",
     )
+    parser.add_argument(
+        "--new-episodes",
+        action="store_true",
+        help="begin new episodes, and do not read the saved states of the environments: for an Atari run of a stranger",
+    )
     options = parser.parse_args(argv)
     try:
         from neoteny.training.start import resume as go_on
@@ -31,6 +36,7 @@ def main(argv: list[str]) -> int:
         steps=options.steps,
         on_nan=options.on_nan,
         allow_version_change=options.allow_version_change,
+        new_episodes=options.new_episodes,
     )
     print_done(directory)
     return 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -19,7 +20,7 @@ from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.experiments.watch import Watch
 from neoteny.experiments.work import MISCONFIGURED, is_done
 from neoteny.machine.signals import asked_to_stop
-from neoteny.runs.run import lock
+from neoteny.runs.lock import lock
 
 TRIES = 2
 LOWEST = 19
@@ -67,13 +68,13 @@ def sweep(
     is reported at the end. stop_after: seconds after which every run is saved and the rest left for another time. nice:
     added to the nice value of every run's process.
     """
-    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config.total_timesteps)])
+    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config)])
     waiting = deque(run for run in plan.runs if run not in outcome.before)
     tries: dict[PlannedRun, int] = {}
     live: list[_Live] = []
     watch = Watch(plan, out, len(outcome.before), quiet)
     began = time.monotonic()
-    with asked_to_stop() as stop:
+    with asked_to_stop() as stop, _saved_if_it_fails(live):
         while waiting or live:
             if stop.signal is not None or (stop_after is not None and time.monotonic() - began > stop_after):
                 outcome.signal = stop.signal
@@ -91,7 +92,7 @@ def sweep(
                 live.remove(one)
                 one.log.close()
                 said = Path(one.log.name)
-                if is_done(out / one.run.directory, one.run.config.total_timesteps):
+                if is_done(out / one.run.directory, one.run.config):
                     outcome.done.append(one.run)
                     said.unlink()
                     watch.say(f"done     {one.run.directory}")
@@ -173,6 +174,16 @@ def _lower(pid: int, nice: int) -> None:
     os.setpriority(os.PRIO_PROCESS, pid, nice)
     with contextlib.suppress(OSError):  # where there are no such groups
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+
+
+@contextlib.contextmanager
+def _saved_if_it_fails(live: list[_Live]) -> Iterator[None]:
+    """Save the runs before an error ends the sweep, and them with it."""
+    try:
+        yield
+    except BaseException:
+        _save(live)
+        raise
 
 
 def _save(live: list[_Live]) -> None:

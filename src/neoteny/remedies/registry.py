@@ -97,11 +97,6 @@ def as_json(remedies: Iterable[RemedyConfig]) -> dict[str, dict[str, Any]]:
     return {remedy.name: dataclasses.asdict(remedy) for remedy in remedies}
 
 
-def from_json(data: Mapping[str, Mapping[str, Any]]) -> tuple[RemedyConfig, ...]:
-    """Return remedies from what `as_json` gave."""
-    return tuple(config_class(name)(**fields) for name, fields in data.items())
-
-
 def as_settings(remedies: Iterable[RemedyConfig]) -> dict[str, Any]:
     """Return the settings of these remedies by name, as `from_settings` takes them."""
     return {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from neoteny.report import statistics
 from neoteny.report.about import About
-from neoteny.report.scores import Record, Scores, full_measure, scores_of
+from neoteny.report.scores import LARGEST, Record, Scores, full_measure, left_out, scores_of
 from neoteny.report.sections import (
     age_section,
     aggregate_section,
@@ -20,7 +21,7 @@ from neoteny.report.sections import (
 )
 from neoteny.report.shapes import Section
 from neoteny.report.suites import Bounds, bounds_of, by_suite
-from neoteny.report.verdict import Claim, Finding, judge
+from neoteny.report.verdict import Claim, Finding, judge, without
 from neoteny.settings.presets import NAMES
 from neoteny.wording import counted
 
@@ -59,8 +60,15 @@ def baseline_of(methods: Sequence[str]) -> str:
 def findings_of(records: Sequence[Record], claims: Sequence[Claim], about: About) -> tuple[Finding, ...]:
     """A verdict on each claim, whose measure then names its batch."""
     claims = [replace(claim, measure=full_measure(records, claim.measure)) for claim in claims]
-    by_measure = {measure: scores_of(records, measure) for measure in {claim.measure for claim in claims}}
-    return tuple(judge(claim, by_measure[claim.measure], about.speaks, about.planned) for claim in claims)
+    by_measure = {
+        measure: (scores_of(records, measure), left_out(records, measure))
+        for measure in {claim.measure for claim in claims}
+    }
+    return tuple(
+        judge(claim, scores, about.speaks, about.planned, lost)
+        for claim in claims
+        for scores, lost in [by_measure[claim.measure]]
+    )
 
 
 def gather(records: Sequence[Record], about: About, claims: Sequence[Claim] | None = None) -> Report:
@@ -105,18 +113,36 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
         notes.append(f"These runs were made by {len(versions)} versions of neoteny: {', '.join(versions)}.")
     if strange := [record for record in records if record.not_finite]:
         notes.append(
-            f"NaN or infinity was returned in {sum(record.not_finite for record in strange)} evaluations of "
-            f"{counted(len(strange), 'run')}, which are left out: look at the environment, and at neoteny inspect."
+            f"NaN, infinity or a number beyond {LARGEST:.0e} was returned in "
+            f"{counted(sum(record.not_finite for record in strange), 'evaluation')} of "
+            f"{counted(len(strange), 'run')}, which the curves leave out: look at the environment, and at neoteny "
+            "inspect."
         )
-    if training := sum(not (record.evaluated or record.not_finite) for record in records):
+    if lost := left_out(records):
+        notes.append(f"{without([record.name for record in lost])} The table of runs names every one.")
+    if training := sum(not record.evaluated for record in records):
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
+        )
+    if untimed := sum(bool(record.made_by) and math.isnan(record.seconds) for record in records):
+        notes.append(
+            f"The timing of {counted(untimed, 'run')} is left out: timing.jsonl is missing, damaged, or was changed "
+            "after the run finished."
         )
     if relative := [task for task, bound in bounds.items() if not bound.fixed]:
         notes.append(
             f"No fixed scale is known for {', '.join(relative)}: in aggregates, 0 and 1 are the lowest and the highest "
             "score of any run here. Those aggregates say which method is ahead, and not by how much."
         )
+    for task in dict.fromkeys(record.task for record in records):
+        lengths = sorted(
+            {(record.length, record.method) for record in records if record.task == task and record.length}
+        )
+        if len({length for length, _ in lengths}) > 1:
+            listed = ", ".join(f"{method} with {length:,} steps" for length, method in lengths)
+            notes.append(
+                f"Runs of different lengths are compared on {task}: {listed}. The longer ones learned for longer."
+            )
     for suite, tasks in by_suite(list(bounds)).items():
         for method, by_task in scores.items():
             counts = {task: len(by_task[task]) for task in tasks if task in by_task}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,16 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.agents.agent import Agent, Problem
-from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.learner import shapes_after
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import compiled
-from neoteny.runs.files import write
-from neoteny.runs.run import read_config
-from neoteny.settings.config import TrainConfig
-from neoteny.settings.identity import check_same_network
+from neoteny.runs import policy_file
+from neoteny.runs.policy_file import SavedPolicy
+from neoteny.runs.records import read_config
+from neoteny.settings.config import TrainConfig, check_seed
+from neoteny.settings.identity import changed_settings, check_same_network
 
 Policy = Callable[..., NDArray[Any]]
 
@@ -40,31 +39,36 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
             f"{config.env} has the actions {space}, which no agent takes: wrap it with Gymnasium's TransformAction, so "
             f"that they are {_one_number(space)} for ddqn, or a bounded Box for td3 and sac"
         )
-    if name == "ddqn":
-        if not isinstance(space, spaces.Discrete):
-            raise UsageError(f"ddqn needs discrete actions and {config.env} has {space}: use td3 or sac")
-        if space.start != 0:
-            raise UsageError(f"ddqn needs actions that begin at 0 and {config.env} has {space}: wrap it to begin at 0")
-        if is_pixels(obs) and (shape[0] > 16 or min(shape[1:]) < 36):
-            raise UsageError(
-                f"ddqn takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} "
-                f"has {shape}: wrap it with Gymnasium's GrayscaleObservation and FrameStackObservation"
-            )
-        unused = "widths" if is_pixels(obs) else "cnn_width"
-        if getattr(config.agent, unused) != getattr(DDQNConfig(), unused):
-            kind = "pixels" if is_pixels(obs) else "a vector"
+    pixels = is_pixels(obs)
+    if not pixels and len(shape) != 1:
+        also = ", or stacked uint8 frames," if config.agent.pixels else ""
+        raise UsageError(f"{name} takes a vector{also} and {config.env} has {obs}: flatten it")
+    if pixels and not config.agent.pixels:
+        raise UsageError(f"{name} needs a vector of observations and {config.env} has {obs}: flatten it, or use ddqn")
+    if pixels and (shape[0] > 16 or min(shape[1:]) < 36):
+        raise UsageError(
+            f"{name} takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} "
+            f"has {shape}: wrap it with Gymnasium's GrayscaleObservation and FrameStackObservation"
+        )
+    for unused in config.agent.for_vectors if pixels else config.agent.for_pixels:
+        if getattr(config.agent, unused) != getattr(type(config.agent)(), unused):
+            kind = "pixels" if pixels else "a vector"
             raise UsageError(f"--{unused.replace('_', '-')} has no use here: {config.env} gives {kind}")
-        if not is_pixels(obs) and len(shape) != 1:
-            raise UsageError(f"ddqn takes a vector, or stacked uint8 frames, and {config.env} has {obs}: flatten it")
-        return Problem(shape, is_pixels(obs), int(space.n), None, None, total)
+    if config.agent.discrete:
+        if not isinstance(space, spaces.Discrete):
+            raise UsageError(f"{name} needs discrete actions and {config.env} has {space}: use td3 or sac")
+        if space.start != 0:
+            said = f"{name} needs actions that begin at 0 and {config.env} has {space}"
+            raise UsageError(f"{said}: wrap it to begin at 0")
+                f"{name} needs actions that begin at 0 and {config.env} has {space}: wrap it to begin at 0"
+            )
+        return Problem(shape, pixels, int(space.n), None, None, total)
     if not isinstance(space, spaces.Box):
         raise UsageError(f"{name} needs continuous actions (a Box) and {config.env} has {space}: use ddqn")
     if not space.is_bounded() or len(space.shape) != 1:
         raise UsageError(f"{name} needs a bounded vector of actions and {config.env} has {space}: wrap it to be one")
-    if is_pixels(obs) or len(shape) != 1:
-        raise UsageError(f"{name} needs a vector of observations and {config.env} has {obs}: flatten it, or use ddqn")
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    return Problem(shape, False, int(space.shape[0]), low, high, total)
+    return Problem(shape, pixels, int(space.shape[0]), low, high, total)
 
 
 def _one_number(space: spaces.Space) -> str:
@@ -74,30 +78,10 @@ def _one_number(space: spaces.Space) -> str:
     return f"Discrete({2 ** np.prod(space.shape)})" if isinstance(space, spaces.MultiBinary) else "Discrete"
 
 
-def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem, updates: int) -> None:
-    """Write the policy of `state`, after so many updates, into the run's directory: arrays, and JSON about them."""
-    folder = directory / "policy"
-    folder.mkdir(exist_ok=True)
-    leaves = jax.tree.leaves(agent.policy_params(state))
-    named: dict[str, Any] = {f"leaf_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    params = io.BytesIO()
-    np.savez(params, **named)
-    facts = {
-        "obs_shape": problem.obs_shape,
-        "pixels": problem.pixels,
-        "num_actions": problem.num_actions,
-        "action_low": None if problem.action_low is None else problem.action_low.tolist(),
-        "action_high": None if problem.action_high is None else problem.action_high.tolist(),
-        "total_timesteps": problem.total_timesteps,
-        "updates": updates,
-    }
-    write(folder / "problem.json", (json.dumps(facts) + "\n").encode())
-    write(folder / "params.npz", params.getvalue())
-
-
-def has_policy(run: Path) -> bool:
-    """Whether a run has a policy yet."""
-    return (run / "policy" / "params.npz").exists()
+def save_policy(directory: Path, config: TrainConfig, agent: Agent, state: Any, problem: Problem, updates: int) -> None:
+    """Write the policy of `state`, after so many updates, into the run's directory."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(agent.policy_params(state))]
+    policy_file.write_policy(directory, SavedPolicy(problem, updates, leaves, config.to_json()))
 
 
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
@@ -107,27 +91,36 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
     network: the user's own module, if the run was trained with one.
     """
-    directory = Path(run)
+    check_seed(seed)
+    if said := policy_file.caution(Path(run)):
+        warnings.warn(said, stacklevel=2)
+    return load_with_problem(Path(run), network, seed)[0]
+
+
+def load_with_problem(directory: Path, network: Any = None, seed: int = 0) -> tuple[Policy, Problem]:
+    """The policy of a run, and what it was trained for."""
     config, facts = read_config(directory)
-    check_same_network(directory, facts["environment"]["network"], network)
-    folder = directory / "policy"
-    if not has_policy(directory):
-        raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
-    saved_problem = json.loads((folder / "problem.json").read_text())
-    for name in ("action_low", "action_high"):
-        bound = saved_problem[name]
-        saved_problem[name] = None if bound is None else np.array(bound, np.float32)
-    if saved_problem.pop("injected", False):
-        raise UsageError(f"{folder} was saved by an earlier version after a plasticity injection: train the run anew")
-    updates = saved_problem.pop("updates", 0)
-    problem = Problem(**{**saved_problem, "obs_shape": tuple(saved_problem["obs_shape"])})
-    remedies = config.build_remedies(facts["environment"]["horizon"])
+    check_same_network(directory, facts["environment"].get("network"), network)
+    problem, updates, leaves, made_with = policy_file.read_policy(directory)
+    for name, was, now in changed_settings(made_with, facts["config"]):
+        raise UsageError(
+            f"{directory / 'policy'} is the policy of another run: there {name} is {was}, and in this run it is {now}"
+        )
+    remedies = config.build_remedies(facts["environment"].get("horizon", config.total_timesteps))
     agent = make_agent(config.agent, problem, network, remedies)
     shapes = agent.policy_params(shapes_after(agent, remedies, updates))
-    with np.load(folder / "params.npz", allow_pickle=False) as saved:
-        leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
+    _check_weights(directory, leaves, jax.tree.leaves(shapes))
     params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-    return as_policy(agent, params, problem, facts["environment"]["observation_keys"], seed)
+    return as_policy(agent, params, problem, facts["environment"].get("observation_keys"), seed), problem
+
+
+def _check_weights(directory: Path, leaves: list[NDArray[Any]], shapes: list[Any]) -> None:
+    """Refuse weights of another network than the run's, and such as are not finite."""
+    found = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+    if found != [f"{shape.dtype}{shape.shape}" for shape in shapes]:
+        raise UsageError(f"{directory / 'policy'} does not fit the run's config.json: it is the policy of another run")
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
+        raise UsageError(f"{directory / 'policy'} is damaged: it has weights that are not finite")
 
 
 def as_policy(agent: Agent, params: Any, problem: Problem, keys: list[str] | None = None, seed: int = 0) -> Policy:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args, get_type_hints
+
+import numpy as np
 
 from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
-from neoteny.remedies.registry import as_json, checked, from_json, from_settings
+from neoteny.remedies.registry import as_json, checked, config_class, from_settings, setting_types
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
+from neoteny.settings.types import fitted
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
@@ -136,7 +140,7 @@ class TrainConfig:
     total_timesteps: int = cast(int, None)
     """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
     seed: int = 1
-    """Of everything."""
+    """Of everything; from 0 to 4,294,967,295."""
     num_envs: int = 1
     """Environments that step together."""
     action_repeat: int | None = None
@@ -175,11 +179,11 @@ class TrainConfig:
             ("log_every", 1),
             ("checkpoint_every", 0),
             ("keep_checkpoints", 0),
-            ("seed", 0),
         ):
             if getattr(self, name) < least:
                 flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
                 raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
+        object.__setattr__(self, "seed", check_seed(self.seed))
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
         if self.keep_checkpoints and not self.checkpoint_every:
@@ -243,22 +247,15 @@ class TrainConfig:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TrainConfig:
-        """From what `to_json` gave."""
+        """From what `to_json` gave; a UsageError if it is something else."""
         data = dict(data)
-        kind: Any = AGENTS[data.pop("agent_name")]
-        agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
-        plasticity = dict(data.pop("plasticity", {}))
-        probes = {name: plasticity.pop(name) for name in ("probe_every",) if name in plasticity}
-        remedies = from_json(data.pop("remedies", {}))
-        if names := plasticity.pop("intervention", ()):  # what remedies were called before 0.2
-            remedies = from_settings(names, {name: value for name, value in plasticity.items() if value is not None})
-        return TrainConfig(
-            agent=kind(**agent),
-            replay=ReplayConfig(**data.pop("replay")),
-            plasticity=PlasticityConfig(**probes),
-            remedies=remedies,
-            **data,
-        )
+        name = data.pop("agent_name", None)
+        if not isinstance(name, str) or name not in AGENTS:
+            raise UsageError(f"agent_name must be one of {', '.join(AGENTS)}, got {name!r}")
+        remedies = _made_remedies(data)
+        parts = {"agent": AGENTS[name], "replay": ReplayConfig, "plasticity": PlasticityConfig}
+        made = {part: _made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
+        return dataclasses.replace(cast(TrainConfig, _made(TrainConfig, {**data, **made})), remedies=remedies)
 
     def run_id(self, own_parts: dict[str, str] | None = None) -> str:
         """Return eight letters that equal configurations share: see `neoteny.settings.identity`."""
@@ -270,6 +267,60 @@ class TrainConfig:
         """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
         method = f"{self.agent_name}-{self.replay.replay}"
         return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
+
+
+def _made(kind: type, values: Any, where: str = "") -> Any:
+    """A dataclass of these values, each of which is what its annotation asks for."""
+    hints = get_type_hints(kind)
+    if not isinstance(values, dict):
+        raise UsageError(f"{where.removesuffix('.')} must be a table, got {values!r}")
+    if unknown := sorted(values.keys() - hints.keys()):
+        raise UsageError(f"there is no setting {where}{unknown[0]}")
+    if missing := [f.name for f in dataclasses.fields(kind) if f.name not in values and _is_required(f)]:
+        raise UsageError(f"{where}{missing[0]} is missing")
+    return kind(**{name: _fit(f"{where}{name}", value, hints[name]) for name, value in values.items()})
+
+
+def _made_remedies(data: dict[str, Any]) -> tuple[RemedyConfig, ...]:
+    """Take the remedies out of a configuration's plain data, also as they were written when they were interventions."""
+    written = data.pop("remedies", {})
+    if not isinstance(written, dict):
+        raise UsageError(f"remedies must be a table, got {written!r}")
+    remedies = tuple(_made(config_class(name), values, f"remedies.{name}.") for name, values in written.items())
+    plasticity = data.get("plasticity", {})
+    if not isinstance(plasticity, dict) or "intervention" not in plasticity:
+        return remedies
+    probes = {name: value for name, value in plasticity.items() if name == "probe_every"}
+    settings = {name: value for name, value in plasticity.items() if name not in ("intervention", "probe_every")}
+    data["plasticity"] = probes
+    names = _fit("plasticity.intervention", plasticity["intervention"], tuple[str, ...])
+    kinds = setting_types()
+    if unknown := sorted(settings.keys() - kinds.keys()):
+        raise UsageError(f"there is no setting plasticity.{unknown[0]}")
+    given = {
+        name: _fit(f"plasticity.{name}", value, kinds[name]) for name, value in settings.items() if value is not None
+    }
+    return (*remedies, *from_settings(names, given))
+
+
+def _is_required(setting: dataclasses.Field) -> bool:
+    return setting.default is dataclasses.MISSING and setting.default_factory is dataclasses.MISSING
+
+
+def _fit(name: str, value: Any, kind: Any) -> Any:
+    if value == math.inf and float in (kind, *get_args(kind)):  # which Python may give: checkpoint_every, to make none
+        return value
+    try:
+        return fitted(value, kind)
+    except TypeError as error:
+        raise UsageError(f"{name} {error}") from error
+
+
+def check_seed(seed: Any) -> int:
+    """`seed`, or an error if it is not a whole number of 32 bits: JAX would forget what is above."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
+    return int(seed)
 
 
 def _safe(name: str) -> str:

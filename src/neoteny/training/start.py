@@ -14,12 +14,16 @@ from neoteny.errors import UsageError
 from neoteny.machine.compiled import start_on
 from neoteny.machine.threads import limit_threads, threads_in_force
 from neoteny.runs import checkpoint
-from neoteny.runs.checkpoint import Checkpoint, Checkpoints
-from neoteny.runs.run import Run, lock, read_config, read_metrics, taken, versions
+from neoteny.runs.checkpoint import Checkpoints
+from neoteny.runs.files import inside
+from neoteny.runs.lock import lock
+from neoteny.runs.manifest import Checkpoint, manifests
+from neoteny.runs.records import METRICS, check_log, fact, is_finished, read_config
+from neoteny.runs.run import Run, taken, versions
 from neoteny.runs.session import Session, restore
 from neoteny.settings.cautions import cautions, shortfalls
 from neoteny.settings.config import TrainConfig
-from neoteny.settings.identity import check_same_network
+from neoteny.settings.identity import changed_settings, check_same_network
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
 from neoteny.training.progress import Progress
@@ -50,7 +54,7 @@ def train(
     setup, session = set_up(config, make_env, network, config.total_timesteps)
     progress = Progress(config, quiet)
     directory = Path(out) if out is not None else _default_directory(config, setup, overwrite, progress)
-    run = Run(directory, config, setup.facts, overwrite)
+    run = Run(directory, config, setup.facts, overwrite, progress.say)
     run.log_timing(0, life=run.lives, first_step=0)
     for caution in cautions(config):
         progress.say(caution)
@@ -84,20 +88,22 @@ def resume(
     make_env: envs.MakeEnv | None = None,
     network: Any = None,
     allow_version_change: bool = False,
+    new_episodes: bool = False,
     on_nan: Literal["halt", "skip"] | None = None,
     quiet: bool = False,
 ) -> Path:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped; its directory.
 
     steps: a new number of steps in all, larger than before. make_env, network: as given to ``train``.
-    allow_version_change: go on with other versions of the libraries than it began with. on_nan: instead of its own.
+    allow_version_change: go on with other versions of the libraries than it began with. new_episodes: begin new
+    episodes, and do not read the saved states of the environments. on_nan: instead of its own.
     """
     directory = Path(run)
     read_config(directory)  # whether it is a run at all
     with lock(directory) as held:
         config, facts = read_config(directory)
-        began, recorded = facts["environment"], facts["config"]
-        _check_can_go_on(directory, config, began, steps, make_env, network)
+        recorded = facts["config"]
+        _check_can_go_on(directory, config, facts, steps, make_env, network)
         config = dataclasses.replace(
             config,
             total_timesteps=config.total_timesteps if steps is None else steps,
@@ -105,28 +111,25 @@ def resume(
         )
         limit_threads(config)
         start_on(config.device)
-        changed = _changed_versions(facts)
+        changed = _changed_versions(directory, facts)
         if changed and not allow_version_change:
             raise UsageError(
                 f"{directory} began with other versions ({', '.join(changed)}), and may not go on to the same result: "
                 "install those, or pass --allow-version-change"
             )
-        setup, session = set_up(config, make_env, network, began["horizon"])
+        setup, session = set_up(config, make_env, network, fact(directory, facts, "horizon"))
         progress = Progress(config, quiet)
         restored: list[bool] = []
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
-            restored[:] = [restore(session, setup.agent, setup.remedies, state)]
-            try:
-                session.buffer.restore(state["replay"])
-            except ValueError as error:
-                raise UsageError(f"{directory} cannot go on: {error}") from error
-            for first, arrays in checkpoint.segments(directory, found):
-                session.buffer.put(first, arrays)
+            check_log(directory, found.log_position, state.get("log"))
+            restored[:] = [restore(session, setup.agent, setup.remedies, state, found.step, not new_episodes)]
+            checkpoint.put_back(directory, found, state["replay"], session.buffer)
 
         found = None
-        if checkpoint.manifests(directory) or read_metrics(directory):
+        log = inside(directory, METRICS)
+        if manifests(directory) or (log.exists() and log.stat().st_size):
             found, complaints = checkpoint.load(directory, use)
             for complaint in complaints:
                 progress.say(f"{complaint}; going on from the one before")
@@ -134,54 +137,47 @@ def resume(
         restarted = found is not None and not restored[0]
         if restarted:  # before anything on disk is changed: the environment may fail
             session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
-        reopened = Run.reopen(directory, config, step, position, held)
+        reopened = Run.reopen(directory, config, step, position, held, progress.say)
         checkpoints = Checkpoints(directory, found)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
         progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
         if restarted:
             cut(session, checkpoints)
             reopened.log(session.step, episodes_restarted=config.num_envs)
-            progress.say("The environment could not be saved, so its episode begins again.")
+            why = "You asked for new episodes" if new_episodes else "The environment could not be saved"
+            progress.say(f"{why}, so the episode begins again.")
         return _finish(session, setup, reopened, progress, checkpoints)
 
 
 def _check_can_go_on(
     directory: Path,
     config: TrainConfig,
-    began: dict[str, Any],
+    facts: dict[str, Any],
     steps: int | None,
     make_env: envs.MakeEnv | None,
     network: Any,
 ) -> None:
     if steps is not None and steps < config.total_timesteps:
         raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
-    if (directory / "DONE").exists() and steps in (None, config.total_timesteps):
+    if is_finished(directory) and steps in (None, config.total_timesteps):
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
-    if began["make_env"] and make_env is None:
+    if fact(directory, facts, "make_env") and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
-    check_same_network(directory, began["network"], network)
+    check_same_network(directory, fact(directory, facts, "network"), network)
 
 
-def _changed_versions(facts: dict[str, Any]) -> list[str]:
+def _changed_versions(directory: Path, facts: dict[str, Any]) -> list[str]:
     """Each library that is not what the run began with: name, then and now."""
-    began = {**facts["versions"], **facts["environment"]["versions"], "backend": facts["environment"]["backend"]}
+    found, backend = (fact(directory, facts, name) for name in ("versions", "backend"))
+    began = {**facts.get("versions", {}), **found, "backend": backend}
     now = {**versions(), **envs.versions(), "backend": jax.default_backend()}
     return [f"{name} {then}, now {now.get(name, 'none')}" for name, then in began.items() if now.get(name) != then]
 
 
 def _check_same_config(directory: Path, found: Checkpoint, recorded: dict[str, Any]) -> None:
     """Refuse a config.json that was edited since the checkpoint."""
-    free = ("total_timesteps", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
-    was, now = _flat(found.config), _flat(recorded)
-    for name in was:
-        if name not in free and now.get(name) != was[name]:
-            raise UsageError(
-                f"{directory}/config.json was changed since the checkpoint: {name} is {now.get(name)} and was "
-                f"{was[name]}; change it back, or train anew"
-            )
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    parts = {name: value for name, value in config.items() if isinstance(value, dict)}
-    inner = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
-    return {**{name: value for name, value in config.items() if name not in parts}, **inner}
+    for name, was, now in changed_settings(found.config, recorded):
+        raise UsageError(
+            f"{directory}/config.json was changed since the checkpoint: {name} is {now} and was {was}; change it back, "
+            "or train anew"
+        )
