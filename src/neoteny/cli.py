@@ -6,6 +6,7 @@ import importlib
 import signal
 import sys
 from contextlib import nullcontext
+from typing import Any
 
 from neoteny.commands import COMMANDS, SLOW_TO_LOAD, TRAINING
 from neoteny.commands.help import unknown
@@ -23,6 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.path.append("")
     words = [_ALSO.get(words[0], words[0]), *words[1:]] if words else ["help"]
     name = words[0]
+    full_name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else name  # such as demo laws
     if name not in COMMANDS:
         print(f"neoteny: {unknown(name)}", file=sys.stderr)
         return 2
@@ -30,13 +32,13 @@ def main(argv: list[str] | None = None) -> int:
         dropping() if name in TRAINING else nullcontext(),
         left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
     ):
-        return _run(name, words[1:])
+        return _run(full_name, importlib.import_module(f"neoteny.commands.{name}"), words[1:])
 
 
-def _run(name: str, argv: list[str]) -> int:
+def _run(name: str, command: Any, argv: list[str]) -> int:
     """Run a command, and say in a sentence what went wrong if something did."""
     try:
-        status = int(importlib.import_module(f"neoteny.commands.{name}").main(argv))
+        status: int = command.main(argv)
         if sys.stdout is not None:  # as in a process that was started without
             sys.stdout.flush()
         return status

@@ -129,7 +129,7 @@ def settings_of(agent: str) -> dict[str, Any]:
 
 def check_config(config: TrainConfig) -> None:
     """Refuse settings that do not go together, and a replay that cannot be made; a user's own is imported and made."""
-    replay, agent, interventions = config.replay, config.agent, config.plasticity.intervention
+    replay, agent = config.replay, config.agent
     if replay.capacity < config.num_envs:
         raise UsageError(f"--capacity must be at least --num-envs, {config.num_envs}, got {replay.capacity}")
     if not 1 <= replay.n_step <= replay.capacity:
@@ -140,8 +140,6 @@ def check_config(config: TrainConfig) -> None:
         raise UsageError(f"--keep-checkpoints must be at most {most}, got {config.keep_checkpoints:,}")
     if isinstance(agent, SACConfig) and agent.log_std_min >= agent.log_std_max:
         raise UsageError(f"--log-std-min must be less than --log-std-max, {agent.log_std_max}, got {agent.log_std_min}")
-    if len(set(interventions)) < len(interventions):
-        raise UsageError(f"--intervention must name each once, got {', '.join(interventions)}")
     try:
         make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
     except UsageError:

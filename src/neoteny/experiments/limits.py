@@ -13,7 +13,7 @@ from neoteny.settings.types import shown
 MOST_RUNS = 10_000
 """Runs of a plan at most: all games of Atari with five seeds and twenty methods are 5,700."""
 _DEEPEST = 6
-"""Tables and lists within each other; laptop.methods.NAME.intervention has four."""
+"""Tables and lists within each other; laptop.methods.NAME.remedy has four."""
 _LONGEST = 500
 """Characters of a key or a string; what the paper says may have ten times as many."""
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -60,8 +60,6 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
         if space.start != 0:
             said = f"{name} needs actions that begin at 0 and {config.env} has {space}"
             raise UsageError(f"{said}: wrap it to begin at 0")
-                f"{name} needs actions that begin at 0 and {config.env} has {space}: wrap it to begin at 0"
-            )
         return Problem(shape, pixels, int(space.n), None, None, total)
     if not isinstance(space, spaces.Box):
         raise UsageError(f"{name} needs continuous actions (a Box) and {config.env} has {space}: use ddqn")

@@ -41,7 +41,7 @@ _ENVIRONMENT = {
 }
 _SOURCE = {"commit": str | None, "changed": bool | None, "processor": str}
 _LISTS = ("eval_returns",)
-_WORDS = ("intervention",)
+_WORDS = ("remedy", "intervention")
 """The metrics that are not numbers."""
 
 
