@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from neoteny.agents import ddqn, sac, td3
-from neoteny.agents.agent import Problem
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.normaliser import init as init_normaliser
 from neoteny.agents.normaliser import normalise, observe
+from neoteny.agents.problem import Problem
 
 BATCH, OBS, ACTIONS = 16, 5, 3
 LOW, HIGH = np.array([-1, -2, 0], np.float32), np.array([1, 2, 4], np.float32)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from neoteny.agents.agent import Problem
 from neoteny.agents.configs import TD3Config
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.bench.products import products, seconds
 

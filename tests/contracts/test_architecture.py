@@ -94,3 +94,15 @@ def test_importing_takes_numpy_and_the_replay_alone() -> None:
 def test_every_public_name_is_there() -> None:
     for name in neoteny.__all__:
         assert getattr(neoteny, name) is not None
+
+
+def test_inspecting_a_run_takes_no_jax(tmp_path: Path) -> None:
+    neoteny.train(
+        neoteny.TrainConfig("Pendulum-v1", total_timesteps=10, eval_every=0), out=tmp_path / "run", quiet=True
+    )
+    code = (
+        "import sys; from neoteny.cli import main; status = main(['inspect', sys.argv[1]]); "
+        "print('LOADED', *({'jax', 'flax', 'gymnasium'} & set(sys.modules))); sys.exit(status)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "LOADED"

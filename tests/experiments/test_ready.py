@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neoteny.agents.agent import Problem
 from neoteny.agents.configs import DDQNConfig
+from neoteny.agents.problem import Problem
 from neoteny.cli import main
 from neoteny.errors import RunStopped, UsageError
 from neoteny.experiments.on_ray import _task

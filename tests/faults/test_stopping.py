@@ -461,7 +461,7 @@ def test_skipped_updates_do_not_depend_on_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", [*AGENTS.values(), DDQNConfig((16,), batch_size=4)], ids=["td3", "sac", "ddqn"])
 def test_an_update_that_is_not_finite_changes_no_weights(agent: Any) -> None:
-    from neoteny.agents.agent import Problem
+    from neoteny.agents.problem import Problem
     from neoteny.agents.registry import make_agent
 
     discrete = isinstance(agent, DDQNConfig)

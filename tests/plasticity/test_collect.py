@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neoteny.agents.agent import Problem
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
 from neoteny.remedies.recycling import scores_by_activity, scores_by_gradient

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neoteny.agents.agent import Problem
 from neoteny.agents.configs import TD3Config
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.plasticity.trainability import STEPS, advance, begin, loss_after, random_target
 from neoteny.remedies.surgery import at, put

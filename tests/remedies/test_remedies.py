@@ -14,9 +14,10 @@ import optax
 import pytest
 
 import neoteny
-from neoteny.agents.agent import Problem, TrainableNetwork
+from neoteny.agents.agent import TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.learner import operate
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.networks import HiddenLayer

@@ -12,8 +12,9 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.lazy import lazily
 
 if TYPE_CHECKING:
-    from neoteny.agents.agent import Agent, NetworkState, Problem, TrainableNetwork, UpdateReport, check_state
+    from neoteny.agents.agent import Agent, NetworkState, TrainableNetwork, UpdateReport, check_state
     from neoteny.agents.learner import Learner, Remedy, Step, Surgery
+    from neoteny.agents.problem import Problem
     from neoteny.agents.registry import make_agent
 
 __all__ = [
@@ -39,7 +40,7 @@ if not TYPE_CHECKING:  # these bring JAX with them: loaded when first used
         {
             "Agent": "neoteny.agents.agent",
             "NetworkState": "neoteny.agents.agent",
-            "Problem": "neoteny.agents.agent",
+            "Problem": "neoteny.agents.problem",
             "TrainableNetwork": "neoteny.agents.agent",
             "UpdateReport": "neoteny.agents.agent",
             "check_state": "neoteny.agents.agent",

@@ -20,10 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
-from numpy.typing import NDArray
 
 from neoteny.networks import Anatomy
 
@@ -100,25 +98,6 @@ class UpdateReport(NamedTuple):
     errors: Array
     finite: Array | bool = True
     """Of each update, whether all its steps were taken: one with a loss or gradient that is not finite is not."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What an agent must know of its environment, and of the batches it will be given."""
-
-    obs_shape: tuple[int, ...]
-    pixels: bool
-    num_actions: int
-    action_low: NDArray[np.float32] | None
-    action_high: NDArray[np.float32] | None
-    total_timesteps: int
-
-    def scale(self) -> tuple[Array, Array]:
-        """Half the width of the action space, and its middle."""
-        assert self.action_low is not None
-        assert self.action_high is not None
-        low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
-        return (high - low) / 2.0, (high + low) / 2.0
 
 
 def check_state(state: Tree, networks: Mapping[str, TrainableNetwork]) -> None:

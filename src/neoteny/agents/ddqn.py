@@ -16,7 +16,6 @@ from jax.random import key_data
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
-    Problem,
     TrainableNetwork,
     UpdateReport,
     many_updates,
@@ -25,6 +24,7 @@ from neoteny.agents.agent import (
 )
 from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.learner import Learner, Remedy
+from neoteny.agents.problem import Problem
 from neoteny.networks import MLP, ActionValues, NatureCNN, anatomy
 
 Tree = Any

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from neoteny.agents import ddqn, sac, td3
-from neoteny.agents.agent import Agent, Problem
+from neoteny.agents.agent import Agent
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.learner import Remedy
+from neoteny.agents.problem import Problem
 from neoteny.errors import UsageError
 
 MAKERS: dict[type[Any], Callable[..., Agent]] = {

@@ -16,7 +16,6 @@ from jax.random import key_data
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
-    Problem,
     TrainableNetwork,
     UpdateReport,
     many_updates,
@@ -28,6 +27,7 @@ from neoteny.agents.configs import SACConfig
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
+from neoteny.agents.problem import Problem
 from neoteny.networks import Critics, Gaussian, SimBa, anatomy
 
 Tree = Any

@@ -16,7 +16,6 @@ from jax.random import key_data
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
-    Problem,
     TrainableNetwork,
     UpdateReport,
     many_updates,
@@ -26,6 +25,7 @@ from neoteny.agents.agent import (
 )
 from neoteny.agents.configs import TD3Config
 from neoteny.agents.learner import Learner, Remedy
+from neoteny.agents.problem import Problem
 from neoteny.networks import MLP, Critics, Deterministic, anatomy
 
 Tree = Any

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neoteny import envs
-from neoteny.agents.agent import Problem
+from neoteny.agents.problem import Problem
 from neoteny.errors import UsageError
 from neoteny.experiments.checking import in_a_plans_words
 from neoteny.experiments.plan import PlannedRun

@@ -14,8 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
-from neoteny.agents.agent import Agent, Problem
+from neoteny.agents.agent import Agent
 from neoteny.agents.learner import shapes_after
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError

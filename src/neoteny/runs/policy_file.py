@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neoteny.agents.agent import Problem
+from neoteny.agents.problem import Problem
 from neoteny.errors import UsageError
 from neoteny.runs.files import decode, digest, encode, inside, write
 from neoteny.runs.records import parse, read_bytes

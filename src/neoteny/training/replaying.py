@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
 from neoteny import envs
-from neoteny.agents.agent import Problem
+from neoteny.agents.problem import Problem
 from neoteny.errors import UsageError, missing_extra
 from neoteny.runs.files import inside
 from neoteny.runs.policy import load_with_problem, problem_of

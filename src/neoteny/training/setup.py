@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
 from neoteny import envs
-from neoteny.agents.agent import Agent, Problem, check_state
+from neoteny.agents.agent import Agent, check_state
 from neoteny.agents.learner import Remedy
+from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import compiled, keep_compiled, start_on

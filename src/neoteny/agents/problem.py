@@ -1,0 +1,27 @@
+"""What an agent must know of its environment. No JAX here: a saved policy is described by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an agent must know of its environment, and of the batches it will be given."""
+
+    obs_shape: tuple[int, ...]
+    pixels: bool
+    num_actions: int
+    action_low: NDArray[np.float32] | None
+    action_high: NDArray[np.float32] | None
+    total_timesteps: int
+
+    def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Half the width of the action space, and its middle."""
+        assert self.action_low is not None
+        assert self.action_high is not None
+        low, high = self.action_low, self.action_high
+        return (high - low) / 2, (high + low) / 2
