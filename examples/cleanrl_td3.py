@@ -42,7 +42,7 @@ def main(steps: int = 8_000, seed: int = 1, env_id: str = "Pendulum-v1") -> list
 
     sizes = {"obs": num_obs, "action": num_actions, "reward": 1, "next_obs": num_obs, "terminated": 1}
     buffer = {name: np.zeros((CAPACITY, size), np.float32) for name, size in sizes.items()}
-    sampler = neoteny.AgeWeightedSampler(neoteny.LinearDecay(decay_steps=5_000))  # SWD 2
+    sampler = neoteny.AgeWeightedSampler(decay_steps=5_000)  # SWD 2
     obs, _ = env.reset(seed=seed)
     returns, total = [], 0.0
     for step in range(steps):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -59,14 +60,14 @@ def test_every_name_is_there_and_is_documented(package: str) -> None:
 def snippets() -> list[tuple[str, str]]:
     """The Python of README, docs and examples."""
     found = [(path.name, path.read_text()) for path in (ROOT / "examples").glob("*.py")]
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         found += [(path.name, code) for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)]
     return found
 
 
 def test_documents_and_examples_import_only_what_is_public() -> None:
     for name, code in snippets():
-        for node in ast.walk(ast.parse(code)):
+        for node in ast.walk(ast.parse(textwrap.dedent(code))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neoteny"):
                 public = (*exported(), *MODULES)
                 inside = all(f"{node.module}.{alias.name}" in public for alias in node.names)

@@ -87,7 +87,7 @@ def fill(
     """A buffer after `ticks` vector steps, and the age clock: the newest is of age 1."""
     arguments, put, storage = FILLED[way]
     num_envs = arguments.get("num_envs", 1)
-    sampler = sampler or AgeWeightedSampler(T, W_MIN, **arguments)
+    sampler = sampler or AgeWeightedSampler(decay_steps=T, min_weight=W_MIN, **arguments)
     buffer = TensorDictReplayBuffer(
         storage=storage(capacity),
         sampler=sampler,
@@ -135,7 +135,7 @@ def test_the_oracle_sees_uniform_draws_and_ages_off_by_one(way: str) -> None:
 
 def test_an_order_that_is_wrong_is_seen() -> None:
     """Rows of [envs, time] taken for [time, envs]: what saying env_first is for."""
-    wrong = AgeWeightedSampler(T, W_MIN, num_envs=4, env_first=False)
+    wrong = AgeWeightedSampler(decay_steps=T, min_weight=W_MIN, num_envs=4, env_first=False)
     assert fit(*fill("steps of 4 envs, reshaped", 80, 235, wrong, per_extend=5)) < STRICT
 
 
@@ -159,7 +159,7 @@ def test_any_schedule(way: str) -> None:
         (neoteny.Window(20), lambda age: 1.0 if age <= 20 else 0.0),
         (Newest(), lambda age: (age <= 40) + (age <= 235 * arguments.get("num_envs", 1) / 10)),
     ]:
-        assert fit(*fill(way, 80, 235, AgeWeightedSampler(age_weight=schedule, **arguments)), weight) > STRICT
+        assert fit(*fill(way, 80, 235, AgeWeightedSampler(schedule, **arguments)), weight) > STRICT
 
 
 def test_a_collectors_batch_has_the_order_that_the_tests_assume() -> None:
@@ -185,7 +185,7 @@ def test_the_seed_fixes_the_draws() -> None:
 
 
 def test_without_a_generator_the_global_seed_fixes_the_draws() -> None:
-    sampler = AgeWeightedSampler(T)
+    sampler = AgeWeightedSampler(decay_steps=T)
     buffer = ReplayBuffer(storage=LazyTensorStorage(100), sampler=sampler, batch_size=50)
     buffer.extend(torch.arange(60))
     drawn = []
@@ -267,7 +267,7 @@ def test_an_emptied_buffer_begins_anew() -> None:
 def test_a_filled_buffer_is_joined_when_it_is_told(way: str) -> None:
     for capacity, ticks in [(80, 15), (80, 235)]:
         buffer, now = fill(way, capacity, ticks, RandomSampler())
-        sampler = AgeWeightedSampler(T, W_MIN, **FILLED[way][0])
+        sampler = AgeWeightedSampler(decay_steps=T, min_weight=W_MIN, **FILLED[way][0])
         buffer.set_sampler(sampler)
         with pytest.raises(RuntimeError, match=r"but this sampler saw 0 written.*join\(buffer.write_count\)"):
             buffer.sample()
@@ -281,7 +281,7 @@ def test_a_set_sampler_draws_from_the_buffers_generator() -> None:
     drawn = []
     for _ in range(2):
         buffer, _ = fill("extend", 80, 235, RandomSampler())
-        buffer.set_sampler(AgeWeightedSampler(T))
+        buffer.set_sampler(AgeWeightedSampler(decay_steps=T))
         buffer.sampler.join(buffer.write_count)
         drawn.append(buffer.sample()["id"].tolist())
     assert drawn[0] == drawn[1]
@@ -289,7 +289,7 @@ def test_a_set_sampler_draws_from_the_buffers_generator() -> None:
 
 def test_a_wrong_write_count_is_noticed() -> None:
     buffer, _ = fill("extend", 80, 235, RandomSampler())
-    buffer.set_sampler(AgeWeightedSampler(T))
+    buffer.set_sampler(AgeWeightedSampler(decay_steps=T))
     buffer.sampler.join(234)
     buffer.extend(steps(235, 5, 1).reshape(-1))
     with pytest.raises(RuntimeError, match="this sampler saw 239 written, the last to slot 79"):
@@ -298,7 +298,7 @@ def test_a_wrong_write_count_is_noticed() -> None:
 
 def test_orders_that_are_not_known_are_refused() -> None:
     def sampling(storage: Any = None, **arguments: Any) -> Any:
-        sampler = AgeWeightedSampler(T, **arguments)
+        sampler = AgeWeightedSampler(decay_steps=T, **arguments)
         storage = LazyTensorStorage(80) if storage is None else storage
         return TensorDictReplayBuffer(storage=storage, sampler=sampler, batch_size=8)
 
@@ -334,7 +334,7 @@ def test_orders_that_are_not_known_are_refused() -> None:
 def test_a_writer_that_does_not_go_around_is_refused() -> None:
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(5),
-        sampler=AgeWeightedSampler(T),
+        sampler=AgeWeightedSampler(decay_steps=T),
         writer=TensorDictMaxValueWriter(rank_key="reward"),
         batch_size=8,
     )
@@ -350,9 +350,9 @@ def test_bad_arguments_are_one_sentence() -> None:
     with pytest.raises(ValueError, match="num_envs must be >= 1, got 0"):
         AgeWeightedSampler(num_envs=0)
     with pytest.raises(ValueError, match="has its own numbers: leave out decay_steps"):
-        AgeWeightedSampler(80_000, age_weight=neoteny.Window(5))
+        AgeWeightedSampler(neoteny.Window(5), decay_steps=80_000)
     with pytest.raises(TypeError, match="a schedule is an object with weight"):
-        AgeWeightedSampler(age_weight="swd")  # type: ignore[arg-type]
+        AgeWeightedSampler("swd")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="no without-replacement variant"):
         AgeWeightedSampler(replacement=False)  # type: ignore[call-arg]
     buffer, _ = fill("extend", 80, 5)
@@ -361,7 +361,7 @@ def test_bad_arguments_are_one_sentence() -> None:
 
 
 def test_it_says_what_it_is() -> None:
-    assert repr(AgeWeightedSampler(80_000, num_envs=4, env_first=True)) == (
+    assert repr(AgeWeightedSampler(decay_steps=80_000, num_envs=4, env_first=True)) == (
         "AgeWeightedSampler(LinearDecay(decay_steps=80000, min_weight=0.1), num_envs=4, env_first=True)"
     )
     assert AgeWeightedSampler().schedule == neoteny.LinearDecay()
@@ -389,7 +389,7 @@ def test_what_torchrls_tests_of_composable_buffers_ask(buffer_type: Any, storage
     """Its cases (add, extend, sample, repr; every kind of row) as its test_composable.py has them for its samplers."""
     torch.manual_seed(0)
     leaves = torch.utils._pytree.tree_leaves
-    buffer = buffer_type(storage=storage(size), sampler=AgeWeightedSampler(T), batch_size=3)
+    buffer = buffer_type(storage=storage(size), sampler=AgeWeightedSampler(decay_steps=T), batch_size=3)
     rows = ROWS[kind](3)
     one = rows[0] if kind != "tree" else torch.utils._pytree.tree_map(lambda leaf: leaf[0], rows)
     buffer.add(one.clone() if kind == "tensordict" else one)
@@ -412,7 +412,7 @@ def test_what_torchrls_tests_of_composable_buffers_ask(buffer_type: Any, storage
 def test_batches_drawn_ahead_by_threads_are_sound() -> None:
     """With prefetch a batch was drawn before what came since; all of it was stored when it was drawn."""
     buffer = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(50), sampler=AgeWeightedSampler(T), batch_size=32, prefetch=3
+        storage=LazyTensorStorage(50), sampler=AgeWeightedSampler(decay_steps=T), batch_size=32, prefetch=3
     )
     seen: set[int] = set()
     for start in range(0, 200, 5):

@@ -214,3 +214,10 @@ def test_pairs_of_what_is_no_ring_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             attempt(**change)
+
+
+def test_two_numbers_stand_for_linear_decay() -> None:
+    assert AgeWeightedSampler(decay_steps=500, min_weight=0.2).schedule == LinearDecay(500, 0.2)
+    assert AgeWeightedSampler().schedule == LinearDecay()
+    with pytest.raises(ValueError, match=r"schedule=Window\(.*\) has its own numbers: leave out decay_steps, or leave"):
+        AgeWeightedSampler(Window(5), decay_steps=500)

@@ -120,7 +120,9 @@ def torchrl(size: int) -> tuple[Case, Case]:
 
     torch.set_num_threads(1)
     storage = LazyTensorStorage(size)
-    aged = TensorDictReplayBuffer(storage=storage, sampler=AgeWeightedSampler(DECAY_STEPS), batch_size=BATCH)
+    aged = TensorDictReplayBuffer(
+        storage=storage, sampler=AgeWeightedSampler(decay_steps=DECAY_STEPS), batch_size=BATCH
+    )
     for count in _chunks(size):
         rows = {name: torch.rand(count, *shape) for name, shape in FIELDS.items()}
         aged.extend(TensorDict(rows, batch_size=[count]))

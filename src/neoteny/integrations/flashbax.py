@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from neoteny.errors import missing_extra
-from neoteny.integrations.arguments import schedule_of
 from neoteny.replay import device
 from neoteny.replay.ages.ageing import Schedule
+from neoteny.replay.sampling import schedule_of
 
 try:
     from flashbax import utils
@@ -51,7 +51,7 @@ def make_age_weighted_item_buffer(
     """
     num_envs = _check_num_envs(num_envs, add_batches)
     buffer = make_item_buffer(max_length, min_length, sample_batch_size, add_sequences, add_batches)
-    law = device.law_of(schedule_of(age_weight, decay_steps, min_weight), max_length, num_envs)
+    law = device.law_of(schedule_of(age_weight, decay_steps, min_weight, "age_weight"), max_length, num_envs)
 
     def add(state: Any, batch: Any) -> Any:
         if add_batches:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from neoteny.errors import missing_extra
-from neoteny.integrations.arguments import schedule_of
+from neoteny.replay.sampling import schedule_of
 
 try:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -64,7 +64,7 @@ def use_age_weighted_replay(
     given = {name: value for name, value in numbers.items() if value is not None}
     # What is wrong is said now and not on some node of a cluster; what Tune will choose, only when it has.
     if not any(map(_is_searched, given.values())):
-        schedule_of(**numbers)
+        schedule_of(age_weight, decay_steps, min_weight, "age_weight")
     if not _is_searched(capacity):
         check_capacity(capacity)
     copied = config.copy(copy_frozen=False)

@@ -13,9 +13,9 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils import force_list
 from ray.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 
-from neoteny.integrations.arguments import schedule_of
 from neoteny.integrations.stamps import StampedRows
 from neoteny.replay.ages.ageing import Ints, Schedule
+from neoteny.replay.sampling import schedule_of
 
 REPLAY_STATE = "age_weighted_replay"
 """Where a state, the buffer's or its algorithm's, holds what is ours."""
@@ -46,7 +46,7 @@ class AgeWeightedEpisodeReplayBuffer(EpisodeReplayBuffer):
         )
         # RLlib seeds NumPy's own generator with config.seed just before it makes its buffer, and this one never.
         self.rng: Any = np.random.default_rng(np.random.randint(2**32, size=4, dtype=np.uint32))  # noqa: NPY002
-        self._rows = StampedRows(schedule_of(age_weight, decay_steps, min_weight))
+        self._rows = StampedRows(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
         self._lanes = 1
 
     def add(self, episodes: list[SingleAgentEpisode] | SingleAgentEpisode) -> None:

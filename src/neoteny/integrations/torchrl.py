@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 
 from neoteny.errors import missing_extra
-from neoteny.integrations.arguments import schedule_of
 from neoteny.replay import sampling
 from neoteny.replay.ages.ageing import Floats, Ints, Schedule
 from neoteny.replay.storage import slots_of
@@ -32,8 +31,8 @@ except ImportError as error:
 class AgeWeightedSampler(Sampler):
     """Draws stored transitions by an exact law of their age, with replacement.
 
-    decay_steps, min_weight: T, in transitions, and what old ones keep, of max(w_min, 1 - age / T).
-    age_weight: instead of these, any schedule of ours or your own.
+    schedule: the weight of each age, any schedule of ours or your own.
+    decay_steps, min_weight: instead of it T, in transitions, and what old ones keep, of max(w_min, 1 - age / T).
     num_envs: how many rows each vector step stores; they share an age.
     env_first: how the rows of an ``extend`` that brings several vector steps of several environments lie. True if
     those of one environment lie together, as in a collector's [envs, time] batch after ``reshape(-1)``; False if
@@ -43,9 +42,10 @@ class AgeWeightedSampler(Sampler):
 
     def __init__(
         self,
+        schedule: Schedule | None = None,
+        *,
         decay_steps: float | None = None,
         min_weight: float | None = None,
-        age_weight: Schedule | None = None,
         num_envs: int = 1,
         env_first: bool | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class AgeWeightedSampler(Sampler):
             raise ValueError(f"num_envs must be >= 1, got {num_envs}")
         self.num_envs = num_envs
         self.env_first = env_first
-        self._ages = sampling.AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight))
+        self._ages = sampling.AgeWeightedSampler(schedule, decay_steps=decay_steps, min_weight=min_weight)
         # Rows written since the buffer was empty, the next slot, the rows of each env_first extend (0: not known).
         # In shared memory, because a collector may extend the buffer in another process.
         self._order = torch.zeros(3, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]

@@ -106,11 +106,16 @@ class AgeWeightedSampler(Sampler):
 
     Constant time a draw for linear decay, linear growth, uniform and window; logarithmic for the rest, from
     one table built once (a schedule that ``uses`` the size or the clock: built again when they change).
+
+    schedule: the weight of each age. decay_steps, min_weight: instead of it T, in transitions, and what old ones keep,
+    of max(w_min, 1 - age / T); without any of them the paper's numbers.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = check_schedule_type(schedule)
-        self.draws_ahead = "clock" not in uses(schedule)
+    def __init__(
+        self, schedule: Schedule | None = None, *, decay_steps: float | None = None, min_weight: float | None = None
+    ) -> None:
+        self.schedule = schedule_of(schedule, decay_steps, min_weight)
+        self.draws_ahead = "clock" not in uses(self.schedule)
         self._laws: dict[int, Law] = {}
 
     def positions(
@@ -236,6 +241,28 @@ def check_batch_size(batch_size: int) -> None:
     """Refuse a batch of nothing."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be >= 1, got {batch_size}")
+
+
+def schedule_of(
+    schedule: Schedule | None, decay_steps: float | None, min_weight: float | None, called: str = "schedule"
+) -> Schedule:
+    """Return `schedule` if it is given, else SWD's linear decay with the numbers that are.
+
+    Args:
+        schedule: a schedule of ours or the user's own.
+        decay_steps: T, in transitions.
+        min_weight: what old transitions keep.
+        called: what the caller's argument for a schedule is called.
+    """
+    numbers = {"decay_steps": decay_steps, "min_weight": min_weight}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if schedule is None:
+        return LinearDecay(**given)
+    if given:
+        raise ValueError(
+            f"{called}={schedule!r} has its own numbers: leave out {' and '.join(given)}, or leave out {called}"
+        )
+    return check_schedule_type(schedule)
 
 
 def check_schedule_type(schedule: Schedule) -> Schedule:

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neoteny.errors import missing_extra
-from neoteny.integrations.arguments import schedule_of
 from neoteny.replay.ages.ageing import Schedule, warn_if_out_of_reach
-from neoteny.replay.sampling import AgeWeightedSampler
+from neoteny.replay.sampling import AgeWeightedSampler, schedule_of
 from neoteny.replay.storage import slots_of
 
 try:
@@ -65,7 +64,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
     ) -> None:
         if _HER_ARGUMENTS & set(kwargs):
             raise TypeError(f"{type(self).__name__}: {HER_REFUSED}")
-        self.sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight))
+        self.sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
         super().__init__(*args, **kwargs)
         self._begin()
         warn_if_out_of_reach(self.sampler.schedule, self.buffer_size * self.n_envs, stacklevel=2)
@@ -93,7 +92,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
             reason = HER_REFUSED if isinstance(buffer, HerReplayBuffer) else "what it draws by would be lost"
             known = ", ".join(base.__name__ for base in _KINDS)
             raise TypeError(f"from_buffer takes one of {known}, and {type(buffer).__name__} is none: {reason}")
-        sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight))
+        sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
         converted = kind.__new__(kind)
         converted.__dict__.update(buffer.__dict__)
         converted.sampler = sampler
