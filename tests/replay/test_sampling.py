@@ -117,7 +117,7 @@ def test_numbers_that_are_no_ring_are_refused(change: dict[str, int], message: s
         n.AgeWeightedSampler(n.Uniform()).slots(np.random.default_rng(0), **numbers)
 
 
-@pytest.mark.parametrize("wrong", [n.LinearDecay, "swd", None])
+@pytest.mark.parametrize("wrong", [n.LinearDecay, "swd"])
 def test_what_is_no_schedule_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"an object with weight\(age\)"):
         n.AgeWeightedSampler(wrong)  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ def test_pairs_of_what_is_no_ring_are_refused() -> None:
 
 
 def test_two_numbers_stand_for_linear_decay() -> None:
-    assert AgeWeightedSampler(decay_steps=500, min_weight=0.2).schedule == LinearDecay(500, 0.2)
-    assert AgeWeightedSampler().schedule == LinearDecay()
+    assert n.AgeWeightedSampler(decay_steps=500, min_weight=0.2).schedule == n.LinearDecay(500, 0.2)
+    assert n.AgeWeightedSampler().schedule == n.LinearDecay()
     with pytest.raises(ValueError, match=r"schedule=Window\(.*\) has its own numbers: leave out decay_steps, or leave"):
-        AgeWeightedSampler(Window(5), decay_steps=500)
+        n.AgeWeightedSampler(n.Window(5), decay_steps=500)
