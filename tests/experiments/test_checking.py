@@ -47,7 +47,7 @@ WRONG = [
     ("seeds = [1, 2]", "seeds = [1, 1]", "seeds has 1 twice: name each once"),
     ("seeds = [1, 2]", "seeds = [true]", "seeds must be a list of whole numbers, got [True]"),
     ("seeds = [1, 2]", "seeds = []", "seeds is empty: it must hold at least one"),
-    ("seeds = [1, 2]", "seeds = [1, -2]", "seed must be >= 0, got -2"),
+    ("seeds = [1, 2]", "seeds = [1, -2]", "seed must be a whole number from 0 to 4294967295, got -2"),
     (
         'environments = ["Pendulum-v1"]',
         'environments = "Pendulum-v1"',
@@ -68,7 +68,7 @@ WRONG = [
     (SETTING, "target_noise = -1", "settings.target_noise must be >= 0, got -1"),
     (SETTING, "actor_lr = 1e39", "settings.actor_lr must be 0 or between 1.2e-38 and 3.4e+38 in size, got 1e+39"),
     (SETTING, "keep_checkpoints = 301", "keep_checkpoints must be at most the run's 300 steps, got 301"),
-    (SETTING, 'intervention = ["redo", "redo"]', "intervention must name each once, got redo, redo"),
+    (SETTING, 'remedy = ["redo", "redo"]', "remedy redo is given 2 times: give it once"),
     (SETTING, "utd = 3", "utd is in settings and in the grid, which would replace it: leave one out"),
     (SETTING, "actor_lr = nan", "settings.actor_lr must be a finite number, got nan"),
     (SETTING, "sticky = 1", "settings.sticky must be true or false, got 1"),

@@ -19,11 +19,11 @@ from killing import same
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies import Injection
+from neoteny.runs import checkpoint, files
 from neoteny.runs.inspect import describe, facts_of
 from neoteny.runs.manifest import sealed
 from neoteny.runs.records import read_config, read_lines, write_config
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training import checkpoint, files
 from patience import HANG
 
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)

@@ -167,7 +167,7 @@ def test_a_last_line_that_a_crash_cut_short_is_left_out(made: Path) -> None:
         (b'{"step": 2000, "eval_return": "high"}', 'eval_return is "high"'),
         (b'{"step": 2000, "eval_return": 1' + b"0" * 400 + b"}", "the number 10000000000000000000... is too large"),
         (b'{"step": 2000, "eval_returns": 3}', "eval_returns is 3"),
-        (b'{"step": 2000, "intervention": 3}', "intervention is 3"),
+        (b'{"step": 2000, "remedy": 3}', "remedy is 3"),
     ],
 )
 def test_any_other_line_that_is_damaged_is_named(line: bytes, message: str, made: Path, capsys: Any) -> None:

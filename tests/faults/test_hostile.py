@@ -225,12 +225,12 @@ def test_hostile_states(ready: Any, original: Path) -> None:
         path = ways[number % len(ways)] if number < len(ways) else rng.choice(ways)
         hostile = replaced(state, path, rng.choice(others))
         try:
-            restore(session, setup.agent, hostile, found.step)
+            restore(session, setup.agent, setup.remedies, hostile, found.step)
             put_back(original, found, hostile["replay"], session.buffer)
         except files.Damaged:
             refused += 1
     assert refused > 250
-    assert restore(session, setup.agent, state, found.step)
+    assert restore(session, setup.agent, setup.remedies, state, found.step)
     put_back(original, found, state["replay"], session.buffer)
     assert session.buffer.clock == found.clock
 

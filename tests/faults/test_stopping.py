@@ -23,10 +23,12 @@ from killing import committed, finish, same, start
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped
+from neoteny.remedies import ShrinkPerturb
 from neoteny.replay.buffer import ReplayBuffer
+from neoteny.runs import files
 from neoteny.runs.records import read_lines, read_metrics
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training import files, setup
+from neoteny.training import setup
 from patience import HANG
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)
@@ -232,23 +234,23 @@ def test_any_error_saves_first(error: BaseException, tmp_path: Path, monkeypatch
     assert (last["step"], last["updates"]) == (300, 200)
 
 
-def test_an_intervention_that_fails_is_applied_after_resuming(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_remedy_that_fails_is_applied_after_resuming(tmp_path: Path, monkeypatch: Any) -> None:
     run = tmp_path / "run"
-    plasticity = PlasticityConfig(probe_every=0, intervention=("shrink-perturb",), shrink_every=60)
-    plain = setup._interventions
+    plasticity = PlasticityConfig(probe_every=0)
+    plain = setup.compiled_surgeries
 
     def failing(*arguments: Any) -> Any:
         def apply(*_: Any) -> Any:
             raise MemoryError
 
-        return tuple((intervention, apply) for intervention, _ in plain(*arguments))
+        return tuple((remedy, apply) for remedy, _ in plain(*arguments))
 
     with monkeypatch.context() as broken:
-        broken.setattr(setup, "_interventions", failing)
+        broken.setattr(setup, "compiled_surgeries", failing)
         with pytest.raises(MemoryError):
-            neoteny.train(tiny(plasticity=plasticity), out=run, quiet=True)
+            neoteny.train(tiny(plasticity=plasticity, remedies=(ShrinkPerturb(every=60),)), out=run, quiet=True)
     neoteny.resume(run, quiet=True)
-    assert [line["updates"] for line in read_metrics(run) if "intervention" in line] == [60, 120, 180]
+    assert [line["updates"] for line in read_metrics(run) if "remedy" in line] == [60, 120, 180]
 
 
 def test_an_environment_that_raises_in_evaluation_loses_no_episode(tmp_path: Path, monkeypatch: Any) -> None:

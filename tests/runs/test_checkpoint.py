@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import neoteny as n
+from neoteny.runs import checkpoint, files
 from neoteny.runs.checkpoint import Checkpoints
 from neoteny.runs.manifest import Checkpoint
-from neoteny.training import checkpoint, files
 
 
 class Frames:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from neoteny.agents.configs import AGENTS, SACConfig
 from neoteny.errors import UsageError
@@ -16,7 +16,7 @@ from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.settings.presets import NAMES
-from neoteny.settings.types import fitted, shown
+from neoteny.settings.types import field_types, fitted, shown
 from neoteny.wording import did_you_mean
 
 SHAPE: dict[str, Any] = {
@@ -118,11 +118,11 @@ def checked_includes(data: dict[str, Any], source: Source) -> dict[str, Any]:
 
 def settings_of(agent: str) -> dict[str, Any]:
     """Every setting of an agent's runs, which are the flags of ``neoteny train``, and its annotation."""
-    own = get_type_hints(TrainConfig)
+    own = field_types(TrainConfig)
     apart = ("agent", "replay", "plasticity", "remedies", *_ELSEWHERE)
     found = {name: own[name] for name in own if name not in apart}
     for part in (AGENTS[agent], ReplayConfig, PlasticityConfig):
-        found |= get_type_hints(part)
+        found |= field_types(part)
     found |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | setting_types()
     return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
 
@@ -176,7 +176,7 @@ def _value(value: Any, kind: Any, keys: Keys, source: Source, which: str = "") -
     if get_origin(kind) is dict and isinstance(value, dict):
         return {name: _value(one, inner, (*keys, name), source) for name, one in value.items()}
     if kind is SHAPE["claims"] and isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return [_table(one, get_type_hints(Claim), (*keys, index), source) for index, one in enumerate(value)]
+        return [_table(one, field_types(Claim), (*keys, index), source) for index, one in enumerate(value)]
     try:
         return fitted(value, kind)
     except TypeError as error:

@@ -66,8 +66,12 @@ def field_docs(kind: type[RemedyConfig]) -> dict[str, str]:
 def from_settings(names: Iterable[str], given: Mapping[str, Any]) -> tuple[RemedyConfig, ...]:
     """Return the configurations of the remedies `names`, with these settings, such as {"redo_every": 500}.
 
-    Raises UsageError for a remedy that there is not, and for a setting of one that is not named.
+    Raises UsageError for a remedy that there is not, one that is named twice, and a setting of one that is not named.
     """
+    names = tuple(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--remedy {name} is given {names.count(name)} times: give it once")
     classes = {name: config_class(name) for name in names}
     known = settings()
     fields: dict[str, dict[str, Any]] = {name: {} for name in classes}

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from neoteny.remedies.registry import as_json, checked, config_class, from_setti
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
-from neoteny.settings.types import fitted
+from neoteny.settings.types import field_types, fitted
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class TrainConfig:
 
 def _made(kind: type, values: Any, where: str = "") -> Any:
     """A dataclass of these values, each of which is what its annotation asks for."""
-    hints = get_type_hints(kind)
+    hints = field_types(kind)
     if not isinstance(values, dict):
         raise UsageError(f"{where.removesuffix('.')} must be a table, got {values!r}")
     if unknown := sorted(values.keys() - hints.keys()):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import reprlib
 import types
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 _SAID: dict[Any, tuple[str, str]] = {
     bool: ("true or false", "true or false"),
@@ -20,6 +21,12 @@ _SAID: dict[Any, tuple[str, str]] = {
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 _SHORT.maxlevel = 3
+
+
+def field_types(kind: type) -> dict[str, Any]:
+    """Return the annotation of each field of a dataclass, by name; class variables are no fields."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def fitted(value: Any, kind: Any) -> Any:
