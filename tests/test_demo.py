@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from neoteny.cli import main
-from neoteny.demo.drift import GRAVITIES, PERIOD, fresh_share, make_env
+from neoteny.demo.drift import fresh_share
+from neoteny.demo.world import GRAVITIES, ID, PERIOD
 
 
 def test_gravity_changes_every_period() -> None:
     """Beside plain pendulums made with that gravity."""
-    world = make_env()
+    world: Any = gym.make(ID).env.env  # without Gymnasium's checks
     for period, gravity in enumerate(GRAVITIES):
         world.steps = period * PERIOD
         world.reset(seed=3)
@@ -39,7 +40,7 @@ def test_the_share_of_fresh_data_by_hand() -> None:
 def test_a_short_demo_ends_in_a_picture_and_a_page(tmp_path: Path, capsys: Any) -> None:
     assert main(["demo", "--out", str(tmp_path), "--steps", str(2 * PERIOD), "--seeds", "1"]) == 0
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "swd" / "1" / "DONE").exists()
+    assert len(list((tmp_path / "demo-runs").rglob("td3-swd/1-*/DONE"))) == 1
     page = (tmp_path / "report" / "index.html").read_text()
     assert "swd against uniform" in page
     assert "A demonstration: a pendulum, 12,000 steps, 1 seed, gravity" in page
@@ -51,4 +52,4 @@ def test_a_short_demo_ends_in_a_picture_and_a_page(tmp_path: Path, capsys: Any) 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "thesis.tex").touch()
     assert main(["demo", "--out", str(tmp_path)]) == 2
-    assert "holds something that is no demo" in capsys.readouterr().err
+    assert "contains something that is no demo" in capsys.readouterr().err

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
-    "demo": {"replay", "agents", "settings", "training", "report"},
+    "demo": {"replay", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }

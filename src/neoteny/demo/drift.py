@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
-import multiprocessing
-import os
 import shutil
-import signal
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neoteny.agents.configs import TD3Config
 from neoteny.arguments import Parser
+from neoteny.demo.world import ID, PERIOD
 from neoteny.errors import Interrupted, UsageError, missing_extra
+from neoteny.experiments.cores import usable_cores
+from neoteny.experiments.plan import Plan, PlannedRun
+from neoteny.experiments.sweep import sweep
 from neoteny.replay.registry import make_sampler
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 STEPS = 24_000
-PERIOD = 6_000
-GRAVITIES = (10.0, 15.0, 5.0, 15.0)
 REPLAYS = {"uniform": "#8a8a8a", "swd": "#0b5fa5"}
 
 CAPTION = """\
@@ -46,14 +44,13 @@ def main(argv: list[str]) -> int:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise missing_extra("the demo's picture", "report", error) from error
-    if options.out.exists() and any(options.out.iterdir()) and not (options.out / "swd").exists():
-        raise UsageError(f"{options.out} holds something that is no demo: name another directory with --out")
-    runs = {
-        (replay, seed): options.out / replay / str(seed) for seed in range(1, options.seeds + 1) for replay in REPLAYS
-    }
+    if options.out.exists() and any(options.out.iterdir()) and not (options.out / "demo-runs").exists():
+        raise UsageError(f"{options.out} contains something that is no demo: name another directory with --out")
+    plan, folder = plan_of(options.steps, options.seeds), options.out / "demo-runs"
+    runs = {(run.method, run.config.seed): folder / run.directory for run in plan.runs}
     print(f"TD3 on a pendulum whose gravity changes every {PERIOD:,} steps: uniform and age-weighted replay.")
     print(f"{len(runs)} runs, one on each core; about two minutes on two. Each is a directory like any other.")
-    train_all(runs, options.steps)
+    train_all(plan, folder)
     figure = Figure(figsize=(11, 9.5), layout="constrained")
     draw(figure, runs, options.steps)
     caption = CAPTION.format(period=PERIOD, seeds=options.seeds)
@@ -87,49 +84,28 @@ def report(runs: dict[tuple[str, int], Path], out: Path, steps: int, seeds: int)
         raise missing_extra("the demo's page", "report", error) from error
 
 
-def make_env() -> Any:
-    """Pendulum-v1 whose gravity changes every PERIOD steps."""
-    import gymnasium as gym
-
-    class ChangingGravity(gym.Wrapper):
-        """Sets the gravity of its time before every step."""
-
-        steps = 0
-
-        def step(self, action: Any) -> Any:
-            """One step, in the world of its time."""
-            pendulum: Any = self.env.unwrapped
-            pendulum.g = GRAVITIES[self.steps // PERIOD % len(GRAVITIES)]
-            self.steps += 1
-            return self.env.step(action)
-
-    return ChangingGravity(gym.make("Pendulum-v1"))
-
-
-def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
-    """One run, on a core of its own."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
-    from neoteny.agents.configs import TD3Config
-    from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
-    from neoteny.training.start import train
-
-    config = TrainConfig(
-        f"Pendulum-v1, gravity changed every {PERIOD} steps",
-        TD3Config(widths=(64, 64), actor_lr=1e-3, learning_starts=1_000),
-        ReplayConfig(replay, decay_steps=None if replay == "uniform" else steps / 10),
-        PlasticityConfig(probe_every=0),
-        total_timesteps=steps,
-        seed=seed,
-        eval_every=0,
-        log_every=250,
-        checkpoint_every=0,
-        threads=1,
-    )
-    try:
-        train(config, out=out, make_env=make_env, quiet=True)
-    except Interrupted as stopped:
-        sys.exit(stopped.status)
+def plan_of(steps: int, seeds: int) -> Plan:
+    """The runs of the demo: both replays, over some seeds."""
+    runs = [
+        PlannedRun(
+            replay,
+            TrainConfig(
+                ID,
+                TD3Config(widths=(64, 64), actor_lr=1e-3, learning_starts=1_000),
+                ReplayConfig(replay, decay_steps=None if replay == "uniform" else steps / 10),
+                PlasticityConfig(probe_every=0),
+                total_timesteps=steps,
+                seed=seed,
+                eval_every=0,
+                log_every=250,
+                checkpoint_every=0,
+                threads=1,
+            ),
+        )
+        for seed in range(1, seeds + 1)
+        for replay in REPLAYS
+    ]
+    return Plan("demo", "TD3 in a world that changes", "full", "", "", tuple(runs))
 
 
 def read_column(run: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -172,51 +148,15 @@ def fresh_share(replay: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return at, np.array(shares)
 
 
-def train_all(runs: dict[tuple[str, int], Path], steps: int) -> None:
+def train_all(plan: Plan, out: Path) -> None:
     """Every run in a process of its own, as many at a time as there are cores."""
-    busy: dict[int, tuple[Path, Any]] = {}
-    try:
-        _train_in_turn(runs, steps, busy)
-    finally:  # none is left over when Ctrl-C or an error ends the demo
-        for _, process in busy.values():
-            process.terminate()
-
-
-def _train_in_turn(runs: dict[tuple[str, int], Path], steps: int, busy: dict[int, tuple[Path, Any]]) -> None:
-    """busy: on each core that is in use, the run and its process."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    spawn = multiprocessing.get_context("spawn")
-    waiting, shown = list(runs.items()), 0.0
-    while waiting or busy:
-        for core in cores:
-            if waiting and core not in busy:
-                (replay, seed), run = waiting.pop(0)
-                shutil.rmtree(run, ignore_errors=True)  # of the demo before this one
-                busy[core] = run, spawn.Process(target=train_one, args=(replay, run, steps, seed, core))
-                ours = signal.signal(signal.SIGINT, signal.SIG_IGN)  # and its own: Ctrl-C is for this process alone
-                try:
-                    busy[core][1].start()
-                finally:
-                    signal.signal(signal.SIGINT, ours)
-        time.sleep(0.5)
-        for core, (run, process) in list(busy.items()):
-            if not process.is_alive():
-                if process.exitcode != 0:
-                    raise UsageError(f"{run} failed with exit status {process.exitcode}; what it said stands above")
-                del busy[core]
-        if time.monotonic() - shown > 10:
-            shown = time.monotonic()
-            print("  " + "   ".join(_where(run, steps) for run, _ in busy.values()), flush=True)
-
-
-def _where(run: Path, steps: int) -> str:
-    path = run / "metrics.jsonl"
-    step, last = 0, math.nan
-    for line in path.read_text().splitlines()[-30:] if path.exists() else []:
-        if line.endswith("}"):
-            values = json.loads(line)
-            step, last = values["step"], values.get("episode_return", last)
-    return f"{run}: {step:>6,} / {steps:,}" + ("" if math.isnan(last) else f", return {last:8.1f}")
+    for run in plan.runs:
+        shutil.rmtree(out / run.directory, ignore_errors=True)  # of the demo before this one
+    outcome = sweep(plan, out, usable_cores())
+    if outcome.signal is not None:
+        raise Interrupted("Stopped; the demo begins anew next time.", outcome.signal)
+    for run, reason in outcome.failed.items():
+        raise UsageError(f"{run} failed: {reason}")
 
 
 def _after_first_change(run: Path) -> float:
