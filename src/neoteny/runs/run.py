@@ -22,6 +22,7 @@ from neoteny.output import say
 from neoteny.runs.files import inside
 from neoteny.runs.lines import Lines
 from neoteny.runs.lock import lock
+from neoteny.runs.policy_file import check_place
 from neoteny.runs.records import METRICS, TIMING, is_run, read_config, read_lines, write_config, write_done
 from neoteny.runs.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 from neoteny.settings.config import TrainConfig
@@ -78,14 +79,16 @@ class Run:
         return run
 
     def _open(self, directory: Path, config: TrainConfig, step: int, say: Say) -> None:
-        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is written
+        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is opened
             inside(directory, name, folder=True)
+        metrics, timing = inside(directory, METRICS), inside(directory, TIMING)
+        check_place(directory)
         self.directory = directory
         self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
         self._say = say
-        self._metrics = Lines(inside(directory, METRICS))
-        self._timing = Lines(inside(directory, TIMING))
+        self._metrics = Lines(metrics)
+        self._timing = Lines(timing)
         self._trackers: list[TensorBoard | WeightsAndBiases] = [
             TensorBoard(directory / "tensorboard", self.lives, step + 1, say)
         ]
