@@ -24,4 +24,4 @@ class Problem:
         assert self.action_low is not None
         assert self.action_high is not None
         low, high = self.action_low, self.action_high
-        return (high - low) / 2, (high + low) / 2
+        return (high - low) / np.float32(2), (high + low) / np.float32(2)

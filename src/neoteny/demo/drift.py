@@ -155,8 +155,8 @@ def train_all(plan: Plan, out: Path) -> None:
     outcome = sweep(plan, out, usable_cores())
     if outcome.signal is not None:
         raise Interrupted("Stopped; the demo begins anew next time.", outcome.signal)
-    for run, reason in outcome.failed.items():
-        raise UsageError(f"{run} failed: {reason}")
+    for name, reason in outcome.failed.items():
+        raise UsageError(f"{name} failed: {reason}")
 
 
 def _after_first_change(run: Path) -> float:

@@ -28,4 +28,4 @@ class ChangingGravity(gym.Wrapper):
         return self.env.step(action)
 
 
-gym.register("ChangingGravity-v0", entry_point=ChangingGravity)
+gym.register("ChangingGravity-v0", entry_point=f"{__name__}:ChangingGravity")
