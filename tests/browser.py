@@ -21,7 +21,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 @contextmanager
 def opened(page: Path, width: int = 1200, height: int = 900, scheme: str = "light") -> Iterator[Any]:
     """The page in a browser, with what it asked for in `.asked` and what went wrong in `.complaints`."""
-    binary = next((found for name in NAMES if (found := shutil.which(name))), None)
+    binary = next((path for name in NAMES if (path := shutil.which(name))), None)
     if binary is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the path")
     from playwright.sync_api import sync_playwright

@@ -26,8 +26,8 @@ from neoteny.wording import counted, did_you_mean
     ],
 )
 def test_whole_numbers_as_people_write_them(text: str, value: int) -> None:
-    found = whole_number(text)
-    assert (found, type(found)) == (value, int)
+    parsed = whole_number(text)
+    assert (parsed, type(parsed)) == (value, int)
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e-3", "1.0001k", "three", "nan", "inf", "", "k", "1kk", "1e3000"])

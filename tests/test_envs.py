@@ -17,16 +17,16 @@ def test_deepmind_control_against_dm_control_itself() -> None:
     """Rewards summed over two control steps, observations flattened by sorted name, truncated and never terminated."""
     from dm_control import suite
 
-    made = envs.make("dm_control/cartpole-balance-v0", 1)
-    assert envs.observation_keys(made) == ["position", "velocity"]
-    made.reset(seed=3)
-    inner: Any = made.envs[0].unwrapped
+    vector_env = envs.make("dm_control/cartpole-balance-v0", 1)
+    assert envs.observation_keys(vector_env) == ["position", "velocity"]
+    vector_env.reset(seed=3)
+    inner: Any = vector_env.envs[0].unwrapped
     plain = suite.load("cartpole", "balance")
     plain.reset()
     with plain.physics.reset_context():
         plain.physics.set_state(inner._env.physics.get_state())
     for action in np.linspace(-1, 1, 20):
-        obs, reward, terminated, truncated, _ = made.step(np.array([[action]]))
+        obs, reward, terminated, truncated, _ = vector_env.step(np.array([[action]]))
         steps = [plain.step([action]) for _ in range(2)]
         expected = np.concatenate([np.ravel(steps[-1].observation[name]) for name in sorted(steps[-1].observation)])
         np.testing.assert_allclose(obs[0], expected, atol=1e-6)
@@ -34,19 +34,19 @@ def test_deepmind_control_against_dm_control_itself() -> None:
         assert not terminated[0]
         assert not truncated[0]
     for _ in range(480):
-        *_, terminated, truncated, info = made.step(np.zeros((1, 1)))
+        *_, terminated, truncated, info = vector_env.step(np.zeros((1, 1)))
     assert truncated[0]
     assert not terminated[0]
     assert info["final_info"]["episode"]["l"][0] == 500
 
 
 def test_the_final_observation_is_the_true_one() -> None:
-    made = envs.make("Pendulum-v1", 2)
-    made.reset(seed=[1, 2])
+    vector_env = envs.make("Pendulum-v1", 2)
+    vector_env.reset(seed=[1, 2])
     twin = gym.make("Pendulum-v1")
     twin.reset(seed=1)
     for _ in range(200):
-        after, _, _, truncated, info = made.step(np.zeros((2, 1)))
+        after, _, _, truncated, info = vector_env.step(np.zeros((2, 1)))
         last = twin.step(np.zeros(1))[0]
     assert truncated.all()
     np.testing.assert_allclose(info["final_obs"][0], last, rtol=1e-6)
@@ -54,16 +54,16 @@ def test_the_final_observation_is_the_true_one() -> None:
 
 
 def test_atari_lives_signs_and_stacks() -> None:
-    made = envs.make("ALE/Breakout-v5", 1)
-    obs, _ = made.reset(seed=[0])
+    vector_env = envs.make("ALE/Breakout-v5", 1)
+    obs, _ = vector_env.reset(seed=[0])
     assert obs.shape == (1, 4, 84, 84)
     assert obs.dtype == np.uint8
     assert (obs[0] == obs[0, :1]).all()
     lives, ends, games, rewards = 5, 0, 0, set()
-    inner: Any = made.envs[0].unwrapped
+    inner: Any = vector_env.envs[0].unwrapped
     rng = np.random.default_rng(0)
     for _ in range(1_500):
-        after, reward, terminated, truncated, info = made.step(rng.integers(0, 4, 1))
+        after, reward, terminated, truncated, info = vector_env.step(rng.integers(0, 4, 1))
         rewards.add(float(reward[0]))
         if terminated[0] or truncated[0]:
             ends += 1
@@ -79,17 +79,17 @@ def test_atari_lives_signs_and_stacks() -> None:
 
 
 def test_atari_evaluation_plays_whole_games() -> None:
-    made = envs.make("ALE/Breakout-v5", 1, envs.EnvOptions(evaluation=True, sticky=True))
-    made.reset(seed=[0])
+    vector_env = envs.make("ALE/Breakout-v5", 1, envs.EnvOptions(evaluation=True, sticky=True))
+    vector_env.reset(seed=[0])
     rng = np.random.default_rng(0)
     steps, ended = 0, False
     while not ended:  # a policy that never presses FIRE must not stand still after a lost life
         steps += 1
         assert steps < 2_000
-        _, _, terminated, truncated, info = made.step(rng.choice([0, 2, 3], 1))
+        _, _, terminated, truncated, info = vector_env.step(rng.choice([0, 2, 3], 1))
         ended = bool(terminated[0] or truncated[0])
     assert "episode" in info["final_info"]
-    preprocessing = made.envs[0]
+    preprocessing = vector_env.envs[0]
     while not isinstance(preprocessing, gym.wrappers.AtariPreprocessing):
         preprocessing = preprocessing.env  # type: ignore[attr-defined]
     sticky = preprocessing.env  # below the skipping of frames: each frame's action may stick, as ALE's own do
@@ -118,10 +118,10 @@ def test_observations_that_no_agent_takes_are_refused(space: spaces.Space, messa
 
 
 def test_an_environment_that_counts_its_episodes_already() -> None:
-    made = envs.make("own", 1, make_env=lambda: gym.wrappers.RecordEpisodeStatistics(gym.make("Pendulum-v1")))
-    made.reset(seed=[0])
+    vector_env = envs.make("own", 1, make_env=lambda: gym.wrappers.RecordEpisodeStatistics(gym.make("Pendulum-v1")))
+    vector_env.reset(seed=[0])
     for _ in range(200):
-        *_, info = made.step(np.zeros((1, 1)))
+        *_, info = vector_env.step(np.zeros((1, 1)))
     assert info["final_info"]["episode"]["l"][0] == 200
 
 

@@ -17,8 +17,8 @@ _SUFFIXES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 def whole_number(text: str) -> int:
     """The whole number that ``1000``, ``1_000``, ``1e3``, ``1k`` or ``0.001M`` is; ValueError for any other text."""
-    if found := _NUMBER.fullmatch(text.strip().lower()):
-        value = Decimal(found[1].replace("_", "")) * _SUFFIXES[found[2]]
+    if match := _NUMBER.fullmatch(text.strip().lower()):
+        value = Decimal(match[1].replace("_", "")) * _SUFFIXES[match[2]]
         if value == int(value):
             return int(value)
     raise ValueError(f"a whole number is needed, such as 1000, 1_000, 1e3, 3k or 1M, got {text}")
@@ -27,8 +27,8 @@ def whole_number(text: str) -> int:
 def number(text: str) -> float:
     """The number that a text is, with the same suffixes: ``80k`` is 80000.0; ValueError if it is none."""
     try:
-        if found := _NUMBER.fullmatch(text.strip().lower()):
-            return float(found[1]) * _SUFFIXES[found[2]]
+        if match := _NUMBER.fullmatch(text.strip().lower()):
+            return float(match[1]) * _SUFFIXES[match[2]]
         return float(text)
     except ValueError as error:
         raise ValueError(f"a number is needed, such as 0.001, 1e-3, 80000 or 80k, got {text}") from error
@@ -43,11 +43,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
         """As argparse's, with the flag that was probably meant."""
-        found, unknown = self.parse_known_args(args)
+        options, unknown = self.parse_known_args(args)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
             self.error(f"there is no argument {unknown[0]}{did_you_mean(unknown[0].split('=')[0], flags)}")
-        return found
+        return options
 
     def error(self, message: str) -> NoReturn:
         """As an error of ours, which the command line prints after the command's name."""

@@ -74,13 +74,13 @@ def _default_repeat(env_id: str) -> int:
 
 def versions() -> dict[str, str]:
     """The versions of what an environment's dynamics depend on, as far as they are installed."""
-    found = {}
+    installed = {}
     for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _make_one(env_id: str, options: EnvOptions) -> gym.Env:

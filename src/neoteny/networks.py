@@ -196,11 +196,11 @@ class Anatomy:
 
     def since(self, name: str) -> tuple[Path, ...]:
         """The parts from the layer called `name`, or `head`, to the end of every branch; none if there is no such."""
-        found: list[Path] = []
+        parts: list[Path] = []
         for branch in self.branches:
             if name in _names(branch):
-                found += branch[_names(branch).index(name) :]
-        return tuple(found)
+                parts += branch[_names(branch).index(name) :]
+        return tuple(parts)
 
 
 def _names(branch: tuple[Path, ...]) -> list[str]:

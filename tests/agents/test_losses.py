@@ -25,7 +25,7 @@ DISCRETE = Problem((OBS,), False, ACTIONS, None, None, 1_000)
 
 def batch(discrete: bool, weights: bool) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    made: dict[str, np.ndarray] = {
+    fields: dict[str, np.ndarray] = {
         "obs": rng.normal(size=(BATCH, OBS)),
         "action": rng.integers(0, ACTIONS, BATCH) if discrete else rng.uniform(LOW, HIGH, (BATCH, ACTIONS)),
         "reward": rng.normal(size=BATCH),
@@ -34,8 +34,8 @@ def batch(discrete: bool, weights: bool) -> dict[str, np.ndarray]:
         "truncated": np.zeros(BATCH),
     }
     if weights:
-        made["weight"] = rng.uniform(0.1, 1, BATCH)
-    return {name: v.astype(np.int32 if name == "action" and discrete else np.float32) for name, v in made.items()}
+        fields["weight"] = rng.uniform(0.1, 1, BATCH)
+    return {name: v.astype(np.int32 if name == "action" and discrete else np.float32) for name, v in fields.items()}
 
 
 def one_update(agent: Any, state: Any, data: dict[str, np.ndarray]) -> tuple[Any, Any]:
@@ -307,11 +307,11 @@ def test_sac_normalises_by_interaction_only() -> None:
 
 @pytest.mark.parametrize("agent", ["td3", "sac"])
 def test_actions_stay_in_their_bounds(agent: str) -> None:
-    made = td3.make(TD3Config((8,), exploration_noise=5), CONTINUOUS) if agent == "td3" else None
-    made = made or sac.make(SACConfig(8, 1, 8, 1), CONTINUOUS)
-    state = made.init(jax.random.key(0))
-    actions, _ = made.act(
-        made.policy_params(state), state.acting, jax.random.normal(jax.random.key(1), (500, OBS)), jnp.float32(0)
+    learner = td3.make(TD3Config((8,), exploration_noise=5), CONTINUOUS) if agent == "td3" else None
+    learner = learner or sac.make(SACConfig(8, 1, 8, 1), CONTINUOUS)
+    state = learner.init(jax.random.key(0))
+    actions, _ = learner.act(
+        learner.policy_params(state), state.acting, jax.random.normal(jax.random.key(1), (500, OBS)), jnp.float32(0)
     )
     assert (np.asarray(actions) >= LOW - 1e-6).all()
     assert (np.asarray(actions) <= HIGH + 1e-6).all()

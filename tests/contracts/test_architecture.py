@@ -49,12 +49,12 @@ arguments, and names that are loaded when they are used."""
 
 
 def rooms() -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
+    by_room: dict[str, list[Path]] = {}
     for path in PACKAGE.rglob("*.py"):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if not room.startswith("__"):
-            found.setdefault(room, []).append(path)
-    return found
+            by_room.setdefault(room, []).append(path)
+    return by_room
 
 
 def imports(path: Path) -> set[str]:

@@ -59,10 +59,10 @@ def test_every_name_is_there_and_is_documented(package: str) -> None:
 
 def snippets() -> list[tuple[str, str]]:
     """The Python of README, docs and examples."""
-    found = [(path.name, path.read_text()) for path in (ROOT / "examples").glob("*.py")]
+    sources = [(path.name, path.read_text()) for path in (ROOT / "examples").glob("*.py")]
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
-        found += [(path.name, code) for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)]
-    return found
+        sources += [(path.name, code) for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)]
+    return sources
 
 
 def test_documents_and_examples_import_only_what_is_public() -> None:

@@ -31,7 +31,7 @@ def timed(source: str) -> bool:
     tree = ast.parse(source)
     named = [TIME, QUOTIENT] if "neoteny.bench" in source else [TIME]
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    for compared in (node for found in asserts for node in ast.walk(found) if isinstance(node, ast.Compare)):
+    for compared in (node for statement in asserts for node in ast.walk(statement) if isinstance(node, ast.Compare)):
         sides = [ast.unparse(side) for side in (compared.left, *compared.comparators)]
         ordered = any(isinstance(sign, ORDER) for sign in compared.ops) and not (len(sides) == 2 and "0" in sides)
         if ordered and any(name.search(word) for word in words(compared) for name in named):

@@ -66,18 +66,18 @@ def test_no_suite_carries_an_effect_that_the_paper_does_not_give_for_it(name: st
 
 def _settings(plan: Plan) -> dict[str, set[Any]]:
     """The values of each setting, by its name."""
-    found: dict[str, set[Any]] = {}
+    by_setting: dict[str, set[Any]] = {}
     for run in plan.runs:
         for remedy in run.config.remedies:
             for field in dataclasses.fields(remedy):
-                found.setdefault(remedy.setting(field.name), set()).add(getattr(remedy, field.name))
-        found.setdefault("remedy", set()).add(tuple(remedy.name for remedy in run.config.remedies))
+                by_setting.setdefault(remedy.setting(field.name), set()).add(getattr(remedy, field.name))
+        by_setting.setdefault("remedy", set()).add(tuple(remedy.name for remedy in run.config.remedies))
         for part in (run.config, run.config.agent, run.config.replay, run.config.plasticity):
             for field in dataclasses.fields(part):
                 value = getattr(part, field.name)
                 if field.name not in ("agent", "replay", "plasticity", "remedies") or isinstance(value, str):
-                    found.setdefault(field.name, set()).add(value)
-    return found
+                    by_setting.setdefault(field.name, set()).add(value)
+    return by_setting
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -150,13 +150,13 @@ def test_fig1_keeps_its_suites_apart(tmp_path: Path) -> None:
     methods = {suite: set(by_name["IQM"]) for suite, by_name in report.aggregates.items()}
     assert methods["MuJoCo"] == methods["DeepMind Control"] == {"uniform", "swd", "per"}
     assert methods["Atari"] == {"uniform", "swd", "swd, exact"}
-    found = {(f.claim.suite, f.claim.method, f.claim.baseline): f for f in report.findings}
-    assert {pair[1:] for pair in found if pair[0] == "MuJoCo"} == {("swd", "uniform"), ("swd", "per")}
-    assert found["MuJoCo", "swd", "uniform"].outcome == "reproduced"
-    assert found["Atari", "swd", "uniform"].outcome == "refuted"
-    assert found["DeepMind Control", "swd", "uniform"].outcome == "undecided"
-    assert [len(found[suite, "swd", "uniform"].tasks) for suite in report.aggregates] == [5, 3, 4]
-    assert "The size of this effect is not given" in words.paper(found["Atari", "swd", "uniform"], report.about)
+    by_claim = {(f.claim.suite, f.claim.method, f.claim.baseline): f for f in report.findings}
+    assert {pair[1:] for pair in by_claim if pair[0] == "MuJoCo"} == {("swd", "uniform"), ("swd", "per")}
+    assert by_claim["MuJoCo", "swd", "uniform"].outcome == "reproduced"
+    assert by_claim["Atari", "swd", "uniform"].outcome == "refuted"
+    assert by_claim["DeepMind Control", "swd", "uniform"].outcome == "undecided"
+    assert [len(by_claim[suite, "swd", "uniform"].tasks) for suite in report.aggregates] == [5, 3, 4]
+    assert "The size of this effect is not given" in words.paper(by_claim["Atari", "swd", "uniform"], report.about)
     (section,) = (section for section in report.sections if section.name == "aggregates")
     assert [panel.title for panel in section.panels][:3] == ["IQM, MuJoCo", "IQM, Atari", "IQM, DeepMind Control"]
     sizes = {len(panel.curves) for section in report.sections if section.name == "profiles" for panel in section.panels}
@@ -244,8 +244,8 @@ def test_the_scale_of_a_control_is_on_its_verdicts(tmp_path: Path) -> None:
     plan = load_plan("controls/window", "laptop")
     for run in plan.runs:
         write_planned(tmp_path, run, 1_000 + run.config.seed + 500 * ("swd" in run.method))
-    (found, *_) = findings(plan, [tmp_path])
-    assert words.outcome(found, about(plan)) == "better, laptop scale"
+    (finding, *_) = findings(plan, [tmp_path])
+    assert words.outcome(finding, about(plan)) == "better, laptop scale"
     assert about(plan).said == "Not in the paper."
 
 

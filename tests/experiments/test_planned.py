@@ -177,22 +177,22 @@ def test_a_run_that_was_resumed_to_more_steps(plan: str, tmp_path: Path, capsys:
     Path(plan).write_text(text)
     out, runs = tmp_path / "my runs", load_plan(plan).runs
     assert main(["sweep", plan, "--out", str(out)]) == 0
-    made = out / runs[0].directory
-    metrics = (made / "metrics.jsonl").read_bytes()
-    resume = [sys.executable, "-m", "neoteny", "resume", str(made), "--steps", "900"]
+    directory = out / runs[0].directory
+    metrics = (directory / "metrics.jsonl").read_bytes()
+    resume = [sys.executable, "-m", "neoteny", "resume", str(directory), "--steps", "900"]
     subprocess.run(resume, check=True, capture_output=True)
-    longer = (made / "metrics.jsonl").read_bytes()
+    longer = (directory / "metrics.jsonl").read_bytes()
     capsys.readouterr()
     assert main(["sweep", plan, "--out", str(out)]) == 2
     said = capsys.readouterr().err
-    assert f"{made} is not the plan's run (steps 900 instead of 600)" in said
+    assert f"{directory} is not the plan's run (steps 900 instead of 600)" in said
     move = said[said.index("mv ") : said.index(", and the same command")]
     assert main(["report", str(out), "--plan", plan, "--out", str(tmp_path / "report")]) == 0
-    assert f"Left out: {made}, which is not the plan's run (steps 900 instead of 600)." in capsys.readouterr().out
+    assert f"Left out: {directory}, which is not the plan's run (steps 900 instead of 600)." in capsys.readouterr().out
     subprocess.run(shlex.split(move), check=True)
     assert main(["sweep", plan, "--out", str(out)]) == 0
     assert "Done in" in capsys.readouterr().out
-    assert (made / "metrics.jsonl").read_bytes() == metrics
+    assert (directory / "metrics.jsonl").read_bytes() == metrics
     aside = Path(shlex.split(move)[-1])
     assert (aside / "metrics.jsonl").read_bytes() == longer
     assert main(["report", str(out), "--out", str(tmp_path / "all")]) == 0

@@ -172,11 +172,11 @@ def _untimed(path: Path) -> object:
     if path.suffix != ".html":
         return path.read_bytes()
     text = re.sub(r"(?s)<summary>Runtime and cost</summary>.*?</details>", "", path.read_text())
-    found = re.search(r'(?s)<script type="application/json"[^>]*>(.*?)</script>', text)
-    assert found
-    charts = [chart for chart in json.loads(found[1]) if " a run" not in json.dumps(chart["layout"]["xaxis"])]
+    match = re.search(r'(?s)<script type="application/json"[^>]*>(.*?)</script>', text)
+    assert match
+    charts = [chart for chart in json.loads(match[1]) if " a run" not in json.dumps(chart["layout"]["xaxis"])]
     assert len(charts) > 5
-    return text.replace(found[1], ""), charts
+    return text.replace(match[1], ""), charts
 
 
 def test_several_plans_are_carried_out_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,8 +59,8 @@ def number_by(value: bytes) -> Mutation:
 
 def _replace_one(path: Path, rng: random.Random, pattern: bytes, by: bytes) -> None:
     data = path.read_bytes()
-    found = rng.choice(list(re.finditer(pattern, data)))
-    path.write_bytes(data[: found.start()] + by + data[found.end() :])
+    match = rng.choice(list(re.finditer(pattern, data)))
+    path.write_bytes(data[: match.start()] + by + data[match.end() :])
 
 
 ANY: tuple[Mutation, ...] = (flip, truncate, delete, empty, directory, not_utf8)

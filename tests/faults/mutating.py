@@ -336,20 +336,20 @@ _NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d_]*(?:\.\d+)?(?:e-?\d+)?(?![\w.\"])")
 def written_number(path: Path, rng: random.Random, _: Place) -> str:
     """Another value where a number is written, in a CSV or in TOML."""
     text = path.read_text()
-    found = rng.choice(list(_NUMBER.finditer(text)))
+    match = rng.choice(list(_NUMBER.finditer(text)))
     choices = ["nan", "inf", "-1", "0", "0.5", "1e308", "1" + "0" * 5_000, "many", '"3"', "[3]", "[]", "{}", "true", ""]
     other = rng.choice([*choices, "1_0", "0x10", "1e3", "2.0", "9" * 20, "1,234", "\\input{x}", "$\\foo$"])
-    path.write_text(text[: found.start()] + other + text[found.end() :])
-    return f"{found[0]} at {found.start()} to {other[:20]}"
+    path.write_text(text[: match.start()] + other + text[match.end() :])
+    return f"{match[0]} at {match.start()} to {other[:20]}"
 
 
 def written_word(path: Path, rng: random.Random, _: Place) -> str:
     """Another name where one is written: of a method, a key, an environment."""
     text = path.read_text()
-    found = rng.choice(list(re.finditer(r"[A-Za-z][\w-]*", text)))
+    match = rng.choice(list(re.finditer(r"[A-Za-z][\w-]*", text)))
     other = rng.choice(["", "x", "uniform", "<!--<script>", "$\\foo$", "\\input{x}", "x" * 200_000, "é", "\0", "../.."])
-    path.write_text(text[: found.start()] + other + text[found.end() :])
-    return f"{found[0]!r} at {found.start()} to {other[:20]!r}"
+    path.write_text(text[: match.start()] + other + text[match.end() :])
+    return f"{match[0]!r} at {match.start()} to {other[:20]!r}"
 
 
 WRITTEN: list[Mutator] = [written_number, written_number, written_number, written_word, written_word]

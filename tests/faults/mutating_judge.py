@@ -67,21 +67,21 @@ class Judge:
         """The outcome of a command in the undamaged world."""
         if name not in self._right:
             with _copy(self._world, "right"):
-                made = COMMANDS[name]()
-            assert made.status == 0, f"{name} fails in the undamaged world: {made.err}"
-            self._right[name] = made
+                outcome = COMMANDS[name]()
+            assert outcome.status == 0, f"{name} fails in the undamaged world: {outcome.err}"
+            self._right[name] = outcome
         return self._right[name]
 
     def judge(self, number: int) -> dict[str, str]:
         """What came of a mutation: "right", "said" or "refused", or what is wrong, and the details."""
         kind, name, mutator, rng = choice(number)
-        made = KINDS[kind]
+        target = KINDS[kind]
         right = self.right(name)
         with _copy(self._world, "mutated") as outside:
-            path, other = rng.choice(made.files())
+            path, other = rng.choice(target.files())
             did = mutator(path, rng, Place(other, outside))
-            if made.forge is not None:
-                made.forge(path)
+            if target.forge is not None:
+                target.forge(path)
             beyond = _listing(outside)
             kept = Path("damaged")
             if path.is_file():
@@ -90,12 +90,12 @@ class Judge:
             verdict = verdict_of(got, right)
             if _listing(outside) != beyond:
                 verdict = "wrong: it changed files outside, through a symbolic link"
-            elif made.forge is not None and verdict in ("another result", "wrong: exit status 1"):
+            elif target.forge is not None and verdict in ("another result", "wrong: exit status 1"):
                 verdict = "forged"
             elif verdict == "another result" and did == "deleted" and kind in ("archive", "evaluations.npz"):
                 verdict = "said"
-            elif verdict == "another result" and made.reading is not None:
-                verdict = self._as_read(made.reading, name, path, kept, got)
+            elif verdict == "another result" and target.reading is not None:
+                verdict = self._as_read(target.reading, name, path, kept, got)
             elif verdict == "another result":
                 verdict = "said" if stated(kind, name, got, right) else "wrong: another result, without a word"
         about = f"mutation {number}: {path}: {mutator.__name__}: {did}; neoteny {name}"
@@ -159,8 +159,8 @@ def stated(kind: str, name: str, got: Outcome, right: Outcome) -> bool:
         return "timing" in said and _untimed(got.result) == _untimed(right.result)
     if name == "inspect" and got.result["checkpoint"]:
         rest = {**got.result, "checkpoint": None} == {**right.result, "checkpoint": None}
-        found = got.result["checkpoint"]
-        return rest and (bool(found["damaged"]) or found["step"] < right.result["checkpoint"]["step"])
+        checkpoint = got.result["checkpoint"]
+        return rest and (bool(checkpoint["damaged"]) or checkpoint["step"] < right.result["checkpoint"]["step"])
     return False
 
 

@@ -121,7 +121,7 @@ def test_a_segment_that_both_need(damage: Any, run: Path) -> None:
 def test_only_two_checkpoints_and_what_they_need_are_kept(run: Path) -> None:
     neoteny.resume(run, steps=2_500, quiet=True)
     older, newer = manifests(run)
-    named = {segment["file"] for made in (older, newer) for segment in made["segments"]} | {
+    named = {segment["file"] for manifest in (older, newer) for segment in manifest["segments"]} | {
         older["file"],
         newer["file"],
     }
@@ -364,9 +364,9 @@ def test_a_resume_that_cannot_set_up_changes_nothing(run: Path, monkeypatch: Any
 def test_kept_checkpoints_stay_and_can_be_resumed_from(tmp_path: Path) -> None:
     config = tiny(total_timesteps=400, keep_checkpoints=4)
     run = neoteny.train(config, out=tmp_path / "run", quiet=True)
-    assert [made["step"] for made in manifests(run)] == [100, 200, 300, 400]
+    assert [manifest["step"] for manifest in manifests(run)] == [100, 200, 300, 400]
     neoteny.resume(run, steps=600, quiet=True)
-    kept = [(made["step"], made["forever"]) for made in manifests(run)]
+    kept = [(manifest["step"], manifest["forever"]) for manifest in manifests(run)]
     assert kept == [(100, True), (200, True), (300, True), (400, True), (500, True), (600, True)]
     whole = neoteny.train(tiny(total_timesteps=600), out=tmp_path / "whole", quiet=True)
     same(run, whole)

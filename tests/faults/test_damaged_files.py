@@ -48,10 +48,10 @@ def run(trained: tuple[Path, Path], tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that never ran, as `neoteny train` would leave it."""
-    made = write_run(tmp_path_factory.mktemp("finished"), "Hopper-v5", "swd", 1, 2_000.0)
-    write_config(made, read_config(made)[1])
-    write_done(made)
-    return made
+    directory = write_run(tmp_path_factory.mktemp("finished"), "Hopper-v5", "swd", 1, 2_000.0)
+    write_config(directory, read_config(directory)[1])
+    write_done(directory)
+    return directory
 
 
 @pytest.fixture

@@ -71,15 +71,15 @@ def events(path: Path) -> list[Any]:
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.record_writer import masked_crc32c
 
-    data, found = path.read_bytes(), []
+    data, parsed = path.read_bytes(), []
     while data:
         length = int.from_bytes(data[:8], "little")
         record = data[12 : 12 + length]
         assert int.from_bytes(data[8:12], "little") == masked_crc32c(data[:8])
         assert int.from_bytes(data[12 + length : 16 + length], "little") == masked_crc32c(record)
-        found.append(Event.FromString(record))
+        parsed.append(Event.FromString(record))
         data = data[16 + length :]
-    return found
+    return parsed
 
 
 def test_events_that_the_disk_does_not_take_are_lost_whole(tmp_path: Path) -> None:

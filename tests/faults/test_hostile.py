@@ -251,9 +251,9 @@ def test_new_episodes_do_not_read_the_environments(run: Path) -> None:
 
 def archive(**members: bytes) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as made:
+    with zipfile.ZipFile(file, "w") as zipped:
         for name, data in members.items():
-            made.writestr(f"{name}.npy", data)
+            zipped.writestr(f"{name}.npy", data)
     return file.getvalue()
 
 

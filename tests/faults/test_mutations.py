@@ -99,9 +99,9 @@ def _tail(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    made = Worker(tmp_path_factory.mktemp("mutations") / "world")
-    yield made
-    made.close()
+    started = Worker(tmp_path_factory.mktemp("mutations") / "world")
+    yield started
+    started.close()
 
 
 @pytest.fixture

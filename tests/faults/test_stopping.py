@@ -161,10 +161,10 @@ def _from_the_start() -> None:
 
 
 def remember_buffers(monkeypatch: Any) -> list[Any]:
-    made: list[Any] = []
+    buffers: list[Any] = []
     plain = setup._make_buffer
-    monkeypatch.setattr(setup, "_make_buffer", lambda *a: made.append(plain(*a)) or made[-1])
-    return made
+    monkeypatch.setattr(setup, "_make_buffer", lambda *a: buffers.append(plain(*a)) or buffers[-1])
+    return buffers
 
 
 def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
@@ -469,19 +469,19 @@ def test_an_update_that_is_not_finite_changes_no_weights(agent: Any) -> None:
     discrete = isinstance(agent, DDQNConfig)
     bound = np.ones(2, np.float32)
     problem = Problem((3,), False, 2, None if discrete else -bound, None if discrete else bound, 100)
-    made = make_agent(agent, problem)
-    state = made.init(jax.random.key(0))
+    learner = make_agent(agent, problem)
+    state = learner.init(jax.random.key(0))
     obs = np.ones((1, 4, 3), np.float32)
     action = np.zeros((1, 4), np.int32) if discrete else np.zeros((1, 4, 2), np.float32)
     flags = np.zeros((1, 4), np.float32)
     batch = {"obs": obs, "next_obs": obs, "action": action, "terminated": flags, "truncated": flags}
     huge = np.full((1, 4), 3e38, np.float32)
-    after, report = jax.jit(made.update)(state, {**batch, "reward": huge})
+    after, report = jax.jit(learner.update)(state, {**batch, "reward": huge})
     assert not np.asarray(report.finite).any()
     random = ("key", "acting")
     for name in state.__dataclass_fields__:
         if name not in random:
             jax.tree.map(np.testing.assert_array_equal, getattr(after, name), getattr(state, name))
-    fine, report = jax.jit(made.update)(state, {**batch, "reward": flags})
+    fine, report = jax.jit(learner.update)(state, {**batch, "reward": flags})
     assert np.asarray(report.finite).all()
     assert int(fine.updates) == 1

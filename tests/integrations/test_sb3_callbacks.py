@@ -68,10 +68,10 @@ def test_measures_go_to_their_own_logger(kind: Any) -> None:
     callback = PlasticityCallback(probe_freq=50, samples=32)
     model.learn(120, callback=callback, log_interval=1)
     model.logger.dump()
-    found = {name: value for line in kept.lines for name, value in line.items() if name.startswith("plasticity/")}
+    measures = {name: value for line in kept.lines for name, value in line.items() if name.startswith("plasticity/")}
     networks = ["critic"] if kind in (DQN, sbx.DQN) else ["critic", "actor"]
-    assert set(found) == {f"plasticity/{network}/{name}" for network in networks for name in MEASURES}
-    for name, value in found.items():
+    assert set(measures) == {f"plasticity/{network}/{name}" for network in networks for name in MEASURES}
+    for name, value in measures.items():
         assert np.isfinite(value), name
         assert 0 <= value <= 1 or "gradient" in name, name
 
@@ -136,9 +136,9 @@ def test_fresh_gradient_share_by_hand() -> None:
         callback = PlasticityCallback(samples=32)
         callback.init_callback(model)
         newest = passes(model, buffer._get_samples(99 - np.arange(32)), 0)["critic"].gradients
-        found = callback.measure()
+        measures = callback.measure()
         norm = np.sqrt(sum((g**2).sum() for g in newest))
-        shares[name] = found["critic/fresh_gradient_share"] * found["critic/gradient_l2"] / norm
+        shares[name] = measures["critic/fresh_gradient_share"] * measures["critic/gradient_l2"] / norm
     assert shares["uniform"] == pytest.approx(0.32, rel=1e-3)
     assert shares["young"] == pytest.approx(1, rel=1e-3)
 
@@ -156,16 +156,16 @@ def test_pinned_rows_are_not_the_newest(after: int) -> None:
     callback.init_callback(model)
     own = callback._passes
     callback._passes = lambda held, slots: asked.append(slots) or own(held, slots)  # type: ignore[method-assign]
-    found = callback.measure()
+    measures = callback.measure()
     if after == 0:  # nothing but demonstrations: nothing is fresh
-        assert found["critic/fresh_gradient_share"] == found["actor/fresh_gradient_share"] == 0
+        assert measures["critic/fresh_gradient_share"] == measures["actor/fresh_gradient_share"] == 0
         return
     numbers = np.arange(30, 30 + after)  # when each was added: the first 30 stay, the rest goes around 370 slots
     where = 30 + (numbers - 30) % 370
     newest = where[::-1][: min(after, 32)]
     assert asked[1].tolist() == np.resize(newest, 32).tolist()
     fresh_norm = np.sqrt(sum((g**2).sum() for g in own(buffer, asked[1])["critic"].gradients))
-    share = found["critic/fresh_gradient_share"] * found["critic/gradient_l2"] / fresh_norm
+    share = measures["critic/fresh_gradient_share"] * measures["critic/gradient_l2"] / fresh_norm
     weights = np.maximum(0, 1 - np.arange(1, min(after, 370) + 1) / 50)
     assert share == pytest.approx(0.75 * weights[:32].sum() / weights.sum(), rel=1e-3)
 

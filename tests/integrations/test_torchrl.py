@@ -401,7 +401,7 @@ def test_what_torchrls_tests_of_composable_buffers_ask(buffer_type: Any, storage
         assert (batch["a"] == one["a"]).all()
         assert (batch["next", "b"] == one["next", "b"]).all()
     else:
-        assert all((drawn == given).all() for drawn, given in zip(leaves(batch), leaves(one), strict=True))
+        assert all((drawn == added).all() for drawn, added in zip(leaves(batch), leaves(one), strict=True))
     buffer.extend(rows)
     buffer.extend(ROWS[kind](3))
     assert len(buffer) == min(size, 7)

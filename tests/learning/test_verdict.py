@@ -26,10 +26,12 @@ def test_a_run_that_learns_stays_trainable(seed: int, tmp_path: Path) -> None:
         plasticity=PlasticityConfig(probe_every=500),
     )
     run = neoteny.train(config, out=tmp_path / "run", quiet=True)
-    found = findings(run)
-    late = {network: [round(finding.late, 2) for finding in said[:3]] for network, said in found.items()}
+    by_network = findings(run)
+    late = {network: [round(finding.late, 2) for finding in said[:3]] for network, said in by_network.items()}
     print(f"seed {seed}: return {facts_of(run)['evaluations']}, trainability, inactive, dormant {late}")
     assert list(facts_of(run)["evaluations"].values())[-1] > -500  # it does learn
-    trainability = [finding for said in found.values() for finding in said if finding.rule.measure == "trainability"]
+    trainability = [
+        finding for said in by_network.values() for finding in said if finding.rule.measure == "trainability"
+    ]
     assert len(trainability) == 2
     assert not any(finding.outside for finding in trainability)

@@ -28,7 +28,7 @@ print(plain, kept, after)
 
 
 def test_pages_are_made_once_while_memory_is_kept_and_anew_otherwise() -> None:
-    made = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-    plain, kept, after = map(int, made.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
+    plain, kept, after = map(int, completed.stdout.split())
     assert kept < plain / 5
     assert kept < after / 5

@@ -36,16 +36,16 @@ print(json.dumps(counted))
 def run(out: Path, cache: Path, **more: str) -> tuple[dict[str, int], bytes]:
     """Train in a process of its own that takes warnings for errors; the cache's hits and misses, and the metrics."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", RUN, str(out)],
         env={**env, "XDG_CACHE_HOME": str(cache), **more},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert made.returncode == 0, made.stderr
-    assert "cache" not in made.stderr
-    return json.loads(made.stdout), (out / "metrics.jsonl").read_bytes()
+    assert completed.returncode == 0, completed.stderr
+    assert "cache" not in completed.stderr
+    return json.loads(completed.stdout), (out / "metrics.jsonl").read_bytes()
 
 
 def entries(cache: Path) -> list[Path]:
@@ -133,9 +133,9 @@ def test_convolutions_are_not_given_to_the_library_that_uses_one_core() -> None:
     def convolve(frames: Any, kernel: Any) -> Any:
         return jax.lax.conv_general_dilated(frames, kernel, (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    made = compiled.compiled(convolve).lower(frames, kernel).compile().as_text()
-    assert "convolution(" in made
-    assert "ynn_fusion" not in made
+    program = compiled.compiled(convolve).lower(frames, kernel).compile().as_text()
+    assert "convolution(" in program
+    assert "ynn_fusion" not in program
 
 
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

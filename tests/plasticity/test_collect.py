@@ -56,12 +56,12 @@ def test_scores_equal_a_straightforward_computation(name: str, which: str) -> No
 
     each = jax.vmap(jax.grad(one), in_axes=(None, 0))(params, batch)
     passed = collect(params, lambda p: network.forward(p, state, batch), lambda outputs: loss_of(outputs, batch))
-    found = scores_by_gradient(passed.layers, network.anatomy.hidden)
+    scores = scores_by_gradient(passed.layers, network.anatomy.hidden)
     activity = scores_by_activity(passed.layers, network.anatomy.hidden)
     for layer in network.anatomy.hidden:
         size = np.abs(np.asarray(at(each["params"], layer.incoming)["bias"], np.float64)).mean(axis=0)
         expected = size / size.mean() if size.mean() > 0 else np.ones_like(size)
-        np.testing.assert_allclose(found[layer.incoming], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(scores[layer.incoming], expected, rtol=1e-5, atol=1e-6)
         fired = np.maximum(np.asarray(passed.layers[layer.incoming].outputs, np.float64), 0).mean(axis=0)
         np.testing.assert_allclose(activity[layer.incoming], fired / fired.mean(), rtol=1e-5, atol=1e-6)
     gradients = jax.grad(lambda p: loss_of(network.forward(p, state, batch), batch).sum())(params)

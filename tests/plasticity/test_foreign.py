@@ -166,19 +166,19 @@ def test_torch_and_flax_measure_the_same(kind: str, f: Callable[[Any, Any], Any]
 
 def to_flax(module: nn.Module, tree: dict[str, Any], names: dict[str, str], reads: dict[str, Any]) -> Any:
     """Torch's parameters, or their gradients, as Flax has them; `reads` are the images that a layer reads flat."""
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for name, twin in names.items():
         weight, bias = (np.asarray(torch.as_tensor(tree[f"{name}.{part}"]).detach()) for part in ("weight", "bias"))
         match module.get_submodule(name):
             case nn.LayerNorm():
-                found[twin] = {"scale": weight, "bias": bias}
+                params[twin] = {"scale": weight, "bias": bias}
             case nn.Conv2d():
-                found[twin] = {"kernel": weight.transpose(2, 3, 1, 0), "bias": bias}
+                params[twin] = {"kernel": weight.transpose(2, 3, 1, 0), "bias": bias}
             case nn.Linear():
                 if name in reads:  # channels, height, width -> height, width, channels
                     weight = weight.reshape(len(weight), *reads[name]).transpose(0, 2, 3, 1).reshape(len(weight), -1)
-                found[twin] = {"kernel": weight.T, "bias": bias}
-    return found
+                params[twin] = {"kernel": weight.T, "bias": bias}
+    return params
 
 
 def close(mine: Any, twins: Any, rtol: float = 1e-5) -> None:
@@ -236,9 +236,9 @@ def alone(module: nn.Sequential, x: Tensor, target: Tensor) -> tuple[dict[str, t
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.LayerNorm):
             seen[name] = x
     parameters = dict(module.named_parameters())
-    found = torch.autograd.grad(loss(x[0, 0], target), [*seen.values(), *parameters.values()])
-    layers = {name: (out.detach(), delta) for (name, out), delta in zip(seen.items(), found, strict=False)}
-    return layers, dict(zip(parameters, found[len(seen) :], strict=True))
+    gradients = torch.autograd.grad(loss(x[0, 0], target), [*seen.values(), *parameters.values()])
+    layers = {name: (out.detach(), delta) for (name, out), delta in zip(seen.items(), gradients, strict=False)}
+    return layers, dict(zip(parameters, gradients[len(seen) :], strict=True))
 
 
 def test_collecting_leaves_the_network_as_it_was() -> None:

@@ -233,11 +233,11 @@ FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 def test_ranks_agree_with_an_svd_in_float64(family: str, shape: tuple[int, int]) -> None:
     features = FAMILIES[family](np.random.default_rng(0), shape).astype(np.float32)
     sigma = np.linalg.svd(features.astype(np.float64), compute_uv=False)
-    found = rank_metrics(features)
-    assert found.effective_rank == pytest.approx(effective_rank(sigma), rel=1e-4)
-    assert found.srank == srank(sigma)
-    assert found.stable_rank == pytest.approx(stable_rank(sigma), rel=1e-9)
-    assert found.feature_rank == feature_rank(sigma, shape[0])
+    ranks = rank_metrics(features)
+    assert ranks.effective_rank == pytest.approx(effective_rank(sigma), rel=1e-4)
+    assert ranks.srank == srank(sigma)
+    assert ranks.stable_rank == pytest.approx(stable_rank(sigma), rel=1e-9)
+    assert ranks.feature_rank == feature_rank(sigma, shape[0])
     np.testing.assert_allclose(singular_values(features), sigma, rtol=1e-6, atol=1e-6 * sigma[0])
 
 
@@ -390,8 +390,8 @@ def assert_it_is_the_jacobians(gram_of: Callable[[Any, Any], Any], net: Measured
     expected = sum(j @ j.T for j in rows)
     on_host = gram_of(*jax.tree.map(np.asarray, (net.seen, net.deltas)))
     assert on_host.dtype == np.float64
-    for found in (on_host, jax.jit(gram_of)(net.seen, net.deltas)):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    for gram in (on_host, jax.jit(gram_of)(net.seen, net.deltas)):
+        np.testing.assert_allclose(gram, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
 def test_grams_of_an_mlp_sum_to_that_of_its_jacobian() -> None:

@@ -125,7 +125,7 @@ def test_the_picture_has_a_panel_for_each_measure(tmp_path: Path, monkeypatch: p
 def test_missing_values_are_passed_over() -> None:
     rule = RULES[0]
     assert judge(rule, [1, 2], [None, 1.0]) is None
-    found = judge(rule, [1, 2, 3, 4], [None, 1.0, 9.0, 9.0])
-    assert found is not None
-    assert found.outside
-    assert found.since == 3
+    finding = judge(rule, [1, 2, 3, 4], [None, 1.0, 9.0, 9.0])
+    assert finding is not None
+    assert finding.outside
+    assert finding.since == 3

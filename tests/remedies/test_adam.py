@@ -36,11 +36,11 @@ def tree(seed: int) -> Any:
 
 
 def steps_of(optimiser: Any, opt: Any, params: Any, count: int = 12) -> list[Any]:
-    made = []
+    steps = []
     for index in range(count):
         step, opt = optimiser.update(tree(50 + index), opt, params)
-        made.append(step)
-    return made
+        steps.append(step)
+    return steps
 
 
 def used(optimiser: Any, params: Any) -> Any:

@@ -150,11 +150,11 @@ def test_recycling_spares_the_living(name: str, remedy: Any) -> None:
 def flagged_units(state: Any, network: TrainableNetwork, batch: dict[str, Any]) -> dict[Any, Any]:
     """Which units are dead on this batch, straight from what passes through the network."""
     passed = losses_of(state, network, batch, jax.random.key(5)).layers
-    found = {}
+    flagged = {}
     for layer in network.anatomy.hidden:
         z = np.asarray(passed[layer.incoming].outputs)
-        found[layer.incoming] = (z <= 0).reshape(-1, z.shape[-1]).all(axis=0)
-    return found
+        flagged[layer.incoming] = (z <= 0).reshape(-1, z.shape[-1]).all(axis=0)
+    return flagged
 
 
 def test_a_flattened_channel_has_a_row_for_every_position() -> None:
@@ -405,8 +405,8 @@ def test_all_of_them_at_once(agent: Any, env: str, tmp_path: Path) -> None:
         Reset(every=150),
         probe_every=100,
     )
-    made = [line["remedy"] for line in read_metrics(run) if "remedy" in line]
-    assert {name: made.count(name) for name in set(made)} == {
+    surgeries = [line["remedy"] for line in read_metrics(run) if "remedy" in line]
+    assert {name: surgeries.count(name) for name in set(surgeries)} == {
         "regrama": 3,
         "redo": 2,
         "shrink-perturb": 2,

@@ -156,10 +156,10 @@ def test_restoring_less_into_more() -> None:
     play(buffer, [script], 3)
     state = buffer.state()
     play(buffer, [Script(np.random.default_rng(1), 4, [2])], 200)
-    for made in (buffer, twin):
-        made.restore(state)
-        play(made, [Script(np.random.default_rng(2), 4, [2])], 2)
-        assert made.num_stored == 5
+    for each in (buffer, twin):
+        each.restore(state)
+        play(each, [Script(np.random.default_rng(2), 4, [2])], 2)
+        assert each.num_stored == 5
     for name in ("obs", "next_obs"):
         np.testing.assert_array_equal(buffer.gather(np.arange(5))[name], twin.gather(np.arange(5))[name])
 

@@ -19,28 +19,28 @@ FIELDS = {"obs": (3,), "choice": Field((), np.int32), "reward": (), "terminated"
 
 
 def rows(capacity: int = 20, ticks: int = 33, sampler: Any = None, **options: Any) -> n.ReplayBuffer:
-    made = n.ReplayBuffer(capacity, FIELDS, sampler or n.AgeWeightedSampler(n.LinearDecay(9, 0.1)), seed=0, **options)
+    buffer = n.ReplayBuffer(capacity, FIELDS, sampler or n.AgeWeightedSampler(n.LinearDecay(9, 0.1)), seed=0, **options)
     for tick in range(ticks):
-        made.add(obs=np.full(3, tick), choice=-tick, reward=tick / 7, terminated=tick % 5 == 0)
-    return made
+        buffer.add(obs=np.full(3, tick), choice=-tick, reward=tick / 7, terminated=tick % 5 == 0)
+    return buffer
 
 
 def pixels(capacity: int = 20, ticks: int = 33) -> n.ReplayBuffer:
     fields: dict[str, Any] = {"obs": Frames((4, 4), 3, finals=9), "terminated": Field((), bool)}
     fields["truncated"] = Field((), bool)
-    made = n.ReplayBuffer(capacity, fields, n.AgeWeightedSampler(n.LinearDecay(9, 0.1)), seed=0)
+    buffer = n.ReplayBuffer(capacity, fields, n.AgeWeightedSampler(n.LinearDecay(9, 0.1)), seed=0)
     obs = np.zeros((3, 4, 4), np.uint8)
     for tick in range(ticks):
         later = np.concatenate([obs[1:], np.full((1, 4, 4), tick, np.uint8)])
-        made.add(obs=obs, next_obs=later, terminated=tick % 7 == 6, truncated=False)
+        buffer.add(obs=obs, next_obs=later, terminated=tick % 7 == 6, truncated=False)
         obs = np.repeat(later[-1:], 3, 0) if tick % 7 == 6 else later
-    return made
+    return buffer
 
 
 def by_priority(ticks: int = 33, schedule: Any = None) -> n.ReplayBuffer:
-    made = rows(ticks=ticks, sampler=n.PrioritizedSampler(schedule))
-    made.update_priorities(made.sample(8), np.arange(8.0))
-    return made
+    buffer = rows(ticks=ticks, sampler=n.PrioritizedSampler(schedule))
+    buffer.update_priorities(buffer.sample(8), np.arange(8.0))
+    return buffer
 
 
 BUFFERS: dict[str, Callable[[], n.ReplayBuffer]] = {
@@ -157,9 +157,9 @@ def test_every_part_of_a_state_is_checked(name: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said(path: tuple[str, ...], change: Callable[[Any], Any], message: str) -> None:
-    made = rows()
-    made.sample(4)
-    state = made.state()
+    buffer = rows()
+    buffer.sample(4)
+    state = buffer.state()
     value = state
     for name in path:
         value = value[name]
@@ -189,29 +189,29 @@ def test_priorities_are_checked_against_what_is_held(name: str, change: Callable
 def test_a_state_taken_before_the_priorities_were_looked_at_comes_back() -> None:
     """Transitions added since the last draw have no priority yet, and those written over one of their own still."""
     for first, then in ((7, 3), (7, 30), (33, 5), (33, 50)):
-        made, other = by_priority(first), by_priority(1)
+        buffer, other = by_priority(first), by_priority(1)
         for _ in range(then):
-            made.add(obs=np.zeros(3), choice=0, reward=0, terminated=False)
-        other.restore(made.state())
-        np.testing.assert_array_equal(made.law(), other.law())
+            buffer.add(obs=np.zeros(3), choice=0, reward=0, terminated=False)
+        other.restore(buffer.state())
+        np.testing.assert_array_equal(buffer.law(), other.law())
 
 
 def test_numbers_that_are_not_finite_come_back_where_they_may_be_stored() -> None:
-    made, other = (rows(check_finite=False) for _ in range(2))
-    made.add(obs=np.full(3, np.nan), choice=0, reward=np.inf, terminated=False)
-    other.restore(made.state())
-    np.testing.assert_array_equal(made.gather(np.arange(20)).rows, other.gather(np.arange(20)).rows)
+    buffer, other = (rows(check_finite=False) for _ in range(2))
+    buffer.add(obs=np.full(3, np.nan), choice=0, reward=np.inf, terminated=False)
+    other.restore(buffer.state())
+    np.testing.assert_array_equal(buffer.gather(np.arange(20)).rows, other.gather(np.arange(20)).rows)
     with pytest.raises(ValueError, match=r"values must be finite in float32 \(check_finite=False"):
-        rows().restore(made.state())
+        rows().restore(buffer.state())
 
 
 @pytest.mark.parametrize("name", ["rows", "pixels"])
 def test_transitions_that_are_put_are_checked(name: str) -> None:
     """As a checkpoint does: the state first, and the transitions by segments."""
-    made, other = BUFFERS[name](), BUFFERS[name]()
-    other.restore(made.state(transitions=False))
-    first = made.first_needed
-    good = made.transitions(first, made.clock)
+    buffer, other = BUFFERS[name](), BUFFERS[name]()
+    other.restore(buffer.state(transitions=False))
+    first = buffer.first_needed
+    good = buffer.transitions(first, buffer.clock)
     before = other.state()
     for key, value in good.items():
         for wrong in wrong_values(value):
@@ -221,11 +221,11 @@ def test_transitions_that_are_put_are_checked(name: str) -> None:
                 other.put(first, {**good, key: wrong})
             assert_same(before, other.state())
     for start in (first - 1, first + 1):
-        with pytest.raises(ValueError, match=f"must be of transitions {first} to {made.clock - 1}"):
+        with pytest.raises(ValueError, match=f"must be of transitions {first} to {buffer.clock - 1}"):
             other.put(start, good)
     assert_same(before, other.state())
     other.put(first, good)
-    assert_same(made.state(), other.state())
+    assert_same(buffer.state(), other.state())
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_transitions_that_are_put_are_checked(name: str) -> None:
     ],
 )
 def test_frames_are_never_looked_for_where_there_are_none(name: str, value: int, message: str) -> None:
-    made = pixels()
-    state = made.state()
+    buffer = pixels()
+    state = buffer.state()
     arrays = state["transitions"]
     wrong = arrays[name].copy()
     wrong[arrays["final"] >= 0] = value
@@ -256,9 +256,9 @@ def test_frames_are_never_looked_for_where_there_are_none(name: str, value: int,
     ],
 )
 def test_stamped_rows_are_checked(change: dict[str, Any], message: str) -> None:
-    made = StampedRows(n.Uniform())
-    made.add(np.array([1, 2, 5]), np.array([0, 0, 1]))
-    state = made.state()
+    stamped = StampedRows(n.Uniform())
+    stamped.add(np.array([1, 2, 5]), np.array([0, 0, 1]))
+    state = stamped.state()
     with pytest.raises(ValueError, match=message):
-        made.restore({**state, **change})
-    np.testing.assert_array_equal(made.stamps, [1, 2, 5])
+        stamped.restore({**state, **change})
+    np.testing.assert_array_equal(stamped.stamps, [1, 2, 5])

@@ -120,7 +120,7 @@ def test_parameters_have_one_form_however_they_are_given() -> None:
         ("floor=0.10", "steps=5e2"),
         ["floor=1e-1", "steps=500.0"],
     ]
-    configs = {ReplayConfig("mine:HalfLife", replay_arg=given) for given in alike}
+    configs = {ReplayConfig("mine:HalfLife", replay_arg=parameters) for parameters in alike}
     assert [config.replay_arg for config in configs] == [("floor=0.1", "steps=500")]
     assert len({TrainConfig("E", replay=config).run_id() for config in configs}) == 1
     kinds = {"a": True, "b": "true", "c": "word", "d": 80_000, "e": None, "f": "3"}

@@ -51,13 +51,13 @@ def test_a_run_without_a_finite_score_is_left_out_and_named_and_there_is_no_verd
     bad: str, method: str, tmp_path: Path
 ) -> None:
     records = read_runs([write_csv(tmp_path / "runs.csv", bad, method)])
-    (found,) = judged(records)
-    assert found.outcome == "no verdict"
-    assert found.left_out == (f"{method} on Hop with seed 3",)
-    assert found.runs == ((5, 6) if method == "ours" else (6, 5))
-    assert found.test is not None
-    assert found.test.gain > 0.5  # as it is without that run
-    assert 0 < found.test.p < 0.05
+    (finding,) = judged(records)
+    assert finding.outcome == "no verdict"
+    assert finding.left_out == (f"{method} on Hop with seed 3",)
+    assert finding.runs == ((5, 6) if method == "ours" else (6, 5))
+    assert finding.test is not None
+    assert finding.test.gain > 0.5  # as it is without that run
+    assert 0 < finding.test.p < 0.05
     assert [record.seed for record in left_out(records)] == [3]
     assert all(np.isfinite(values).all() for tasks in scores_of(records).values() for values in tasks.values())
 
@@ -91,8 +91,8 @@ def test_it_is_said_in_the_terminal_on_the_page_and_in_the_tables(
 
 def test_a_return_that_the_score_does_not_count_costs_nothing(tmp_path: Path) -> None:
     """The first of four evaluations, which some programs write as nan."""
-    (found,) = judged(read_runs([write_csv(tmp_path / "runs.csv", "nan", step=5)]))
-    assert (found.outcome, found.left_out, found.runs) == ("better", (), (6, 6))
+    (finding,) = judged(read_runs([write_csv(tmp_path / "runs.csv", "nan", step=5)]))
+    assert (finding.outcome, finding.left_out, finding.runs) == ("better", (), (6, 6))
 
 
 def test_a_method_of_which_no_run_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,8 +113,8 @@ def test_evaluations_npz_that_are_not_finite(tmp_path: Path) -> None:
             folder = tmp_path / method / f"Hop_{seed}"
             folder.mkdir(parents=True)
             np.savez(folder / "evaluations.npz", timesteps=[5, 10, 15, 20], results=results)
-    (found,) = judged(read_runs([tmp_path]))
-    assert (found.outcome, found.left_out) == ("no verdict", ("ours on Hop with seed 3",))
+    (finding,) = judged(read_runs([tmp_path]))
+    assert (finding.outcome, finding.left_out) == ("no verdict", ("ours on Hop with seed 3",))
 
 
 def test_only_the_comparisons_of_that_run_have_no_verdict() -> None:
@@ -142,9 +142,9 @@ def test_a_measure_that_is_not_finite() -> None:
     ]
     steps_of, values = records[0].series["batch/critics/churn"]
     records[0].series["batch/critics/churn"] = (steps_of, np.full(len(values), np.inf))  # type: ignore[index]
-    (found,) = findings_of(records, [Claim("a", "b", measure="critics/churn")], About())
-    assert found.outcome == "no verdict"
-    assert "1 run has no finite batch/critics/churn and is left out: a on Hop with seed 1." in found.why
+    (finding,) = findings_of(records, [Claim("a", "b", measure="critics/churn")], About())
+    assert finding.outcome == "no verdict"
+    assert "1 run has no finite batch/critics/churn and is left out: a on Hop with seed 1." in finding.why
 
 
 # Our own runs, whose metrics.jsonl has null for what is not finite.
@@ -167,10 +167,10 @@ def test_a_run_that_diverged_is_left_out_from_its_directory_and_from_its_archive
     spoil(run, evaluations)
     archive([tmp_path / "runs"], tmp_path / "archives")
     records = [read_runs([tmp_path / place]) for place in ("runs", "archives")]
-    for (found,) in map(judged, records):
-        assert found.outcome == "no verdict"
-        assert found.left_out == ("td3-swd on Hopper-v5 with seed 1",)
-        assert found.runs == (11, 12)
+    for (finding,) in map(judged, records):
+        assert finding.outcome == "no verdict"
+        assert finding.left_out == ("td3-swd on Hopper-v5 with seed 1",)
+        assert finding.runs == (11, 12)
     assert all(record.evaluated for record in records[0])  # training episodes do not stand in
     assert repr(judged(records[0])) == repr(judged(records[1]))
 

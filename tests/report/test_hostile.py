@@ -106,7 +106,7 @@ def test_latex_prints_every_character() -> None:
         back = back.replace(f"{command}{{}}", f"\0{ord(character)}\0")
     back = re.sub(r"\$([<>])\$|\{([*\[])\}", r"\1\2", back)
     back = re.sub(r"\\([&%_#${}])", r"\1", back)
-    back = re.sub("\0(\\d+)\0", lambda found: chr(int(found[1])), back)
+    back = re.sub("\0(\\d+)\0", lambda match: chr(int(match[1])), back)
     assert back == special
     assert second == r"{[}x & 2 \\"
     assert third == r"{*}x     y & 3 \\"

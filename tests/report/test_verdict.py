@@ -63,8 +63,8 @@ def test_the_interval_holds_what_the_test_does_not_reject() -> None:
 
 def test_negative_returns_and_less_is_better() -> None:
     pendulum = scores([[-100, -101, -102, -103, -104]], [[-200, -201, -202, -203, -204]])
-    found = judge(SAID, pendulum)
-    assert (found.outcome, round(found.test.gain, 2)) == ("reproduced", 0.5)
+    finding = judge(SAID, pendulum)
+    assert (finding.outcome, round(finding.test.gain, 2)) == ("reproduced", 0.5)
     fewer = scores([[1, 2, 3, 4, 5]], [[11, 12, 13, 14, 15]])
     assert judge(Claim("swd", "uniform", measure="x", lower=True, paper="x"), fewer).outcome == "reproduced"
     assert judge(Claim("swd", "uniform", measure="x", paper="x"), fewer).outcome == "refuted"

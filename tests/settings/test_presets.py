@@ -51,8 +51,8 @@ def test_small_scales_to_the_length(agent: str, steps: int, starts: int, every: 
     assert (config.total_timesteps, config.agent.learning_starts, config.eval_every) == (steps, starts, every)
     swd = replace(config, replay=ReplayConfig("swd"))
     assert complete(swd, "small").replay.decay_steps == pytest.approx(decay_steps)
-    given = replace(config, replay=ReplayConfig("swd", decay_steps=7))
-    assert complete(given, "small") == given
+    with_decay = replace(config, replay=ReplayConfig("swd", decay_steps=7))
+    assert complete(with_decay, "small") == with_decay
     assert complete(config, "small") == config  # uniform replay has no T
     assert cautions(complete(swd, "small")) == []
 

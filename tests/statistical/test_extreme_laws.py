@@ -29,9 +29,9 @@ class Times:
 
 
 def buffer_of(schedule: Any, capacity: int = 40) -> n.ReplayBuffer:
-    made = n.ReplayBuffer(capacity, {"x": ()}, n.PrioritizedSampler(schedule), seed=0)
-    made.extend(x=np.zeros((capacity, 1)))
-    return made
+    buffer = n.ReplayBuffer(capacity, {"x": ()}, n.PrioritizedSampler(schedule), seed=0)
+    buffer.extend(x=np.zeros((capacity, 1)))
+    return buffer
 
 
 def stamped(schedule: Any) -> Any:
@@ -113,11 +113,11 @@ def test_the_ends_of_what_a_length_may_be(make: Any, length: float, w: float, nu
 
 @pytest.mark.parametrize("schedule", [None, n.Uniform(), n.LinearDecay(30, 0.1)], ids=str)
 def test_errors_are_refused_where_their_sum_could_overflow_and_nothing_changes(schedule: Any) -> None:
-    made = buffer_of(schedule)
-    before = made.law()
+    buffer = buffer_of(schedule)
+    before = buffer.law()
     with pytest.raises(ValueError, match=r"errors must be at most 1e\+100, got -1e\+308"):
-        made.update_priorities(made.gather(np.arange(40)), np.where(np.arange(40) == 3, -1e308, 1.0))
-    np.testing.assert_array_equal(made.law(), before)
+        buffer.update_priorities(buffer.gather(np.arange(40)), np.where(np.arange(40) == 3, -1e308, 1.0))
+    np.testing.assert_array_equal(buffer.law(), before)
     sharp = n.ReplayBuffer(40, {"x": ()}, n.PrioritizedSampler(schedule, alpha=1.0, beta=1.0), seed=0)
     sharp.extend(x=np.zeros((40, 1)))
     sharp.update_priorities(sharp.gather(np.arange(40)), np.full(40, 9e99))
@@ -142,9 +142,9 @@ class Counting:
         self.calls: list[int] = []
 
     def random(self, size: Any) -> np.ndarray:
-        made = self._rng.random(size)
-        self.calls.append(made.size)
-        return made
+        numbers = self._rng.random(size)
+        self.calls.append(numbers.size)
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -176,16 +176,16 @@ HARD = {
 @pytest.mark.parametrize("capacity", [700, 5_000])
 @pytest.mark.parametrize(("schedule", "large"), HARD.values(), ids=HARD)
 def test_large_priorities_of_small_weight_cost_few_draws(schedule: Any, large: float, capacity: int) -> None:
-    made = n.ReplayBuffer(capacity, {"x": ()}, n.PrioritizedSampler(schedule), seed=0)
-    made.extend(x=np.zeros((capacity + 123, 1)))  # wrapped
+    buffer = n.ReplayBuffer(capacity, {"x": ()}, n.PrioritizedSampler(schedule), seed=0)
+    buffer.extend(x=np.zeros((capacity + 123, 1)))  # wrapped
     errors = errors_outside(schedule, capacity, large)
-    made.update_priorities(made.gather(np.arange(capacity)), errors)
+    buffer.update_priorities(buffer.gather(np.arange(capacity)), errors)
     law = (errors + 1e-6) ** 0.6 * schedule.weight(np.arange(1, capacity + 1))
     law /= law.sum()
-    np.testing.assert_allclose(made.law(), law, rtol=1e-9)
+    np.testing.assert_allclose(buffer.law(), law, rtol=1e-9)
 
     rng = Counting()
-    drawn = [made._drawer.draw(rng, 256).positions for _ in range(400)]  # type: ignore[arg-type]
+    drawn = [buffer._drawer.draw(rng, 256).positions for _ in range(400)]  # type: ignore[arg-type]
     assert max(rng.calls) <= 5 * 4.4 * (256 + 20)
     assert len(rng.calls) <= 400 * 2 * (priority_by_age._ROUNDS + 1)
     assert sum(rng.calls) <= 400 * 5 * 6 * 256, "a batch costs a few times as many draws as it returns"
@@ -208,9 +208,9 @@ def test_no_batch_takes_more_rounds_than_the_bound(monkeypatch: pytest.MonkeyPat
         return (slots, keep) if not proposal.bounds.any() else (np.zeros_like(slots), np.zeros_like(keep))
 
     monkeypatch.setattr(priority_by_age, "_draw_once", unlucky)
-    made = n.ReplayBuffer(5_000, {"x": ()}, n.PrioritizedSampler(n.LinearDecay(5_000, 0)), seed=0)
-    made.extend(x=np.zeros((5_000, 1)))
-    counts = np.bincount(made.sample(50_000).ages - 1, minlength=5_000)
+    buffer = n.ReplayBuffer(5_000, {"x": ()}, n.PrioritizedSampler(n.LinearDecay(5_000, 0)), seed=0)
+    buffer.extend(x=np.zeros((5_000, 1)))
+    counts = np.bincount(buffer.sample(50_000).ages - 1, minlength=5_000)
     assert len(rounds) == priority_by_age._ROUNDS + 1
     assert max(rounds) <= 4.4 * 50_000 + 16
     law = n.LinearDecay(5_000, 0).weight(np.arange(1, 5_001)).reshape(50, 100).sum(1)
@@ -219,7 +219,7 @@ def test_no_batch_takes_more_rounds_than_the_bound(monkeypatch: pytest.MonkeyPat
 
 def test_nothing_to_draw_is_said_at_once() -> None:
     """A weight that is 0 wherever something is held, in blocks whose bound is above 0."""
-    made = n.ReplayBuffer(5_000, {"x": ()}, n.PrioritizedSampler(Spikes(0.0)), seed=0)
-    made.extend(x=np.zeros((90, 1)))
+    buffer = n.ReplayBuffer(5_000, {"x": ()}, n.PrioritizedSampler(Spikes(0.0)), seed=0)
+    buffer.extend(x=np.zeros((90, 1)))
     with pytest.raises(ValueError, match="every one of the 90 stored transitions weight 0"):
-        made.sample(32)
+        buffer.sample(32)

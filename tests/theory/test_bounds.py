@@ -101,11 +101,11 @@ def test_the_printed_sign_of_the_entropy_breaks_the_lemma() -> None:
 def test_theorem_2_on_ten_thousand_problems(soft: bool) -> None:
     count, largest = 0, 0.0
     for mdp, q, temperature in random_cases(np.random.default_rng(6), 10_000):
-        found = suboptimality(mdp, q, temperature if soft else 0.0)
-        assert found.left.min() > -1e-10  # no policy beats the best
-        assert found.excess <= 1e-10
+        bound = suboptimality(mdp, q, temperature if soft else 0.0)
+        assert bound.left.min() > -1e-10  # no policy beats the best
+        assert bound.excess <= 1e-10
         count += len(q)
-        largest = max(largest, float(found.ratio.max()))
+        largest = max(largest, float(bound.ratio.max()))
     assert count == 10_000
     assert largest > 0.8  # the problems come near the bound, so a bound a fifth too small is seen
 
@@ -114,9 +114,9 @@ def test_theorem_2_on_ten_thousand_problems(soft: bool) -> None:
 @pytest.mark.parametrize("residual", [0.1, 0.5])
 def test_theorem_2_is_an_equality_on_the_tight_case(horizon: int, residual: float) -> None:
     mdp, q = tight_case(horizon, residual)
-    found = suboptimality(mdp, q)
-    assert found.left[0, 0] == pytest.approx(2 * residual * horizon, rel=1e-12)
-    assert found.right[0, 0] == pytest.approx(2 * residual * horizon, rel=1e-12)
+    bound = suboptimality(mdp, q)
+    assert bound.left[0, 0] == pytest.approx(2 * residual * horizon, rel=1e-12)
+    assert bound.right[0, 0] == pytest.approx(2 * residual * horizon, rel=1e-12)
     without = suboptimality(mdp, q, root_of_h=False)
     assert without.ratio[0, 0] == pytest.approx(horizon**0.5)
 

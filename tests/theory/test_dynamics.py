@@ -23,8 +23,8 @@ KS = [int(k) for k in np.geomspace(1_000, 30_000, 6)]
 
 def powers(name: str, part: str, problems: int = 30) -> tuple[float, float]:
     rng = np.random.default_rng(0)
-    found = [fresh_term(rng, random_problem(rng), LAWS[name], KS) for _ in range(problems)]
-    return exponent(KS, np.stack([getattr(term, part) for term in found]))
+    terms = [fresh_term(rng, random_problem(rng), LAWS[name], KS) for _ in range(problems)]
+    return exponent(KS, np.stack([getattr(term, part) for term in terms]))
 
 
 def test_the_fresh_term_falls_as_one_over_k() -> None:

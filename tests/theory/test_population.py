@@ -96,9 +96,9 @@ def test_the_loss_converges_as_one_over_root_n(alpha: float) -> None:
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_the_finding_holds_on_another_seed(soft: bool) -> None:
-    found = theorem_1(np.random.default_rng(99), problems=500, soft=soft)
-    assert found.held
-    assert found.name == ("Theorem 1 (entropy)" if soft else "Theorem 1")
+    check = theorem_1(np.random.default_rng(99), problems=500, soft=soft)
+    assert check.held
+    assert check.name == ("Theorem 1 (entropy)" if soft else "Theorem 1")
 
 
 def test_exponents_by_hand() -> None:

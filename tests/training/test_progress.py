@@ -35,11 +35,11 @@ def test_each_evaluation_is_printed_when_it_is_made(
 ) -> None:
     run = neoteny.train(tiny(steps), out=tmp_path / "run")
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    made = {line["step"]: line["eval_return"] for line in read_metrics(run) if "eval_return" in line}
-    assert list(made) == [150, 300]
+    logged = {line["step"]: line["eval_return"] for line in read_metrics(run) if "eval_return" in line}
+    assert list(logged) == [150, 300]
     evaluations = [line for line in lines if "evaluation" in line]
     assert len(evaluations) == 2
-    for line, (step, value) in zip(evaluations, made.items(), strict=True):
+    for line, (step, value) in zip(evaluations, logged.items(), strict=True):
         assert line.startswith(f"{step} / {steps}  evaluation: 2 episodes: mean return {value:.2f}, from ")
         at = lines.index(line)
         assert lines[at - 1].startswith(f"{step} / {steps}")  # right after the metrics of its step

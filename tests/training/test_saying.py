@@ -61,9 +61,12 @@ def strictly(text: str) -> Any:
 
 
 def test_returns_that_are_not_finite_are_null_in_the_metrics(tmp_path: Path) -> None:
-    made = iter([(1.0,), (float("nan"),), (2.0,), (float("inf"),)])
+    returns = iter([(1.0,), (float("nan"),), (2.0,), (float("inf"),)])
     run = neoteny.train(
-        tiny(eval_every=60, eval_episodes=3), out=tmp_path / "run", make_env=lambda: Odd(next(made, (1.0,))), quiet=True
+        tiny(eval_every=60, eval_episodes=3),
+        out=tmp_path / "run",
+        make_env=lambda: Odd(next(returns, (1.0,))),
+        quiet=True,
     )
     lines = [strictly(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     evaluation = next(line for line in lines if "eval_returns" in line)

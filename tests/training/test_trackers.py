@@ -69,9 +69,9 @@ def test_a_resumed_run_continues_its_run_of_weights_and_biases(tmp_path: Path) -
     run = neoteny.train(tiny(wandb=True), out=tmp_path / "run", quiet=True)
     neoteny.resume(run, steps=300, quiet=True)
     name = (run / "wandb_id").read_text()
-    made = sorted(path for path in (run / "wandb").glob("offline-run-*") if not path.is_symlink())
-    assert len(made) == 2
-    for folder in made:
+    directories = sorted(path for path in (run / "wandb").glob("offline-run-*") if not path.is_symlink())
+    assert len(directories) == 2
+    for folder in directories:
         (record,) = folder.glob("*.wandb")
         assert record.name == f"run-{name}.wandb"
         assert b"critic_loss" in record.read_bytes()

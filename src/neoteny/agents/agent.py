@@ -135,9 +135,9 @@ def many_updates(
             stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *reports)
         else:
             state, stacked = jax.lax.scan(once, state, batch)
-        made = stacked.finite.sum()
+        num_finite = stacked.finite.sum()
         means = {
-            name: jnp.where(stacked.finite, value, 0.0).sum() / made  # NaN, if none was made
+            name: jnp.where(stacked.finite, value, 0.0).sum() / num_finite  # NaN, if none was made
             for name, value in stacked.metrics.items()
         }
         return state, UpdateReport(means, stacked.errors, stacked.finite)

@@ -190,14 +190,14 @@ def operate(
 def shapes_after(agent: Agent, remedies: Sequence[Remedy], updates: int) -> Tree:
     """The shapes of an agent's state after so many updates, with what surgery has changed of them until then."""
 
-    def made(key: Array) -> Tree:
+    def state_after(key: Array) -> Tree:
         state = agent.init(key)
         for remedy in remedies:
             for _ in range(remedy.done(updates) if remedy.reshapes else 0):
                 state = operate(remedy, remedies, state, agent.networks, {}, key)
         return state
 
-    return jax.eval_shape(made, jax.random.key(0))
+    return jax.eval_shape(state_after, jax.random.key(0))
 
 
 def _total(leaf: Array) -> Array:

@@ -46,7 +46,8 @@ def check_network(network: Any, problem: Problem) -> None:
             variables: Any = jax.eval_shape(network.init, jax.random.key(0), like)
             if more := sorted(set(variables) - {"params"}):
                 raise UsageError(f"network may have parameters only, and this one also has {', '.join(more)}")
-            found: Any = jax.eval_shape(network.apply, variables, like)  # as agents do: without a key, nothing mutable
+            # As agents do: without a key, nothing mutable.
+            features: Any = jax.eval_shape(network.apply, variables, like)
         except UsageError:
             raise
         except Exception as error:  # whatever a user's own code raises
@@ -54,9 +55,9 @@ def check_network(network: Any, problem: Problem) -> None:
             raise UsageError(
                 f"network fails on a batch of {name}, of shape {like.shape}: {type(error).__name__}: {reason}"
             ) from error
-        shape = getattr(found, "shape", None)
+        shape = getattr(features, "shape", None)
         if shape is None or len(shape) != 2 or shape[0] != _BATCH:
-            got = f"shape {shape}" if shape is not None else type(found).__name__
+            got = f"shape {shape}" if shape is not None else type(features).__name__
             raise UsageError(
                 f"network must return features, (batch, features), to which the agent adds its own last layer; for a "
                 f"batch of {_BATCH} {name} it returned {got}"
@@ -68,8 +69,8 @@ def _inputs(problem: Problem) -> dict[str, Any]:
     if problem.pixels:
         frames, *size = problem.obs_shape
         return {"stacked frames": jnp.zeros((_BATCH, *size, frames), jnp.uint8)}
-    found = {"observations": jnp.zeros((_BATCH, *problem.obs_shape))}
+    inputs = {"observations": jnp.zeros((_BATCH, *problem.obs_shape))}
     if problem.action_low is not None:
         both = (_BATCH, problem.obs_shape[0] + problem.num_actions)
-        found["observations and actions"] = jnp.zeros(both)
-    return found
+        inputs["observations and actions"] = jnp.zeros(both)
+    return inputs

@@ -53,8 +53,8 @@ def _measure(replay: str, held: int, new: int, obs: int) -> None:
         size = sum(path.stat().st_size for path in directory.rglob("*.npz"))
         other = ReplayBuffer(held, fields, sampler, seed=1)
 
-        def use(found: Checkpoint, saved: dict[str, Any]) -> None:
-            checkpoint.put_back(directory, found, saved["replay"], other)
+        def use(manifest: Checkpoint, saved: dict[str, Any]) -> None:
+            checkpoint.put_back(directory, manifest, saved["replay"], other)
 
         load = _seconds(lambda: checkpoint.load(directory, use))
         assert (other.sample(256).rows == buffer.sample(256).rows).all()

@@ -72,8 +72,8 @@ REPEAT = 20
 def _repeated(product: Any, left: Any, right: Any) -> Callable[[], object]:
     def call() -> None:
         for _ in range(REPEAT):
-            made = product(left, right)
-        made.block_until_ready()
+            result = product(left, right)
+        result.block_until_ready()
 
     return call
 
@@ -87,7 +87,7 @@ def _walk(jaxpr: Any, often: float, conditional: float) -> Iterator[tuple[Produc
             yield from _walk(params["jaxpr"].jaxpr, often * params["length"], conditional)
         elif name == "cond":
             branches = [list(_walk(branch.jaxpr, often * conditional, conditional)) for branch in params["branches"]]
-            yield from max(branches, key=lambda found: sum(product.flops for product, _, _ in found))
+            yield from max(branches, key=lambda walked: sum(product.flops for product, _, _ in walked))
         else:
             for value in params.values():
                 for inner in value if isinstance(value, (tuple, list)) else (value,):

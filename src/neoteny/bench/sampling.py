@@ -17,9 +17,9 @@ from neoteny.replay.storage import transition_fields
 
 def sampling(task: Task, rounds: int = 101) -> dict[str, float]:
     """Seconds of a sample by uniform, swd and per, whose priorities are updated with it."""
-    made = envs.make(task.env)
-    observation, action = made.single_observation_space, made.single_action_space
-    made.close()
+    vector_env = envs.make(task.env)
+    observation, action = vector_env.single_observation_space, vector_env.single_action_space
+    vector_env.close()
     assert isinstance(observation, gym.spaces.Box)
     assert isinstance(action, gym.spaces.Box)
     fields = transition_fields(observation.shape, action.shape)

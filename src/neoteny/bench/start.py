@@ -53,10 +53,12 @@ def main(argv: list[str]) -> int:
     seconds = [each for each, _ in taken]
     print(f"  first start {first[0]:.1f}; then {statistics.median(seconds):.1f} (the slowest {max(seconds):.1f})")
     print(f"  programs compiled: {taken[-1][1]}")
-    made = subprocess.run([sys.executable, "-c", FILL, str(options.held)], capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise UsageError(f"the replay could not be filled: {made.stderr.strip().splitlines()[-1]}")
-    empty, full = np.array(json.loads(made.stdout.splitlines()[-1])) / 1e9
+    completed = subprocess.run(
+        [sys.executable, "-c", FILL, str(options.held)], capture_output=True, text=True, check=False
+    )
+    if completed.returncode:
+        raise UsageError(f"the replay could not be filled: {completed.stderr.strip().splitlines()[-1]}")
+    empty, full = np.array(json.loads(completed.stdout.splitlines()[-1])) / 1e9
     print(f"TD3 on Humanoid-v5: {empty:.2f} GB resident with an empty replay, {full:.2f} GB with {options.held:,} held")
     return 0
 

@@ -86,9 +86,9 @@ def _run(chosen: Race, rounds: int, seconds: float) -> dict[str, Any]:
         low, middle, high = _quartiles(taken)
         line = f"{TITLES[team]:<22}{middle:>9.1f}{f'{low:.0f} to {high:.0f}':>16}"
         if team in chosen.peers:
-            found = ratio(ours, taken)
-            result["ratio"][team] = asdict(found)
-            line += f"{found.median:>8.2f} x{f'{found.low:.2f} to {found.high:.2f}':>14}"
+            speedup = ratio(ours, taken)
+            result["ratio"][team] = asdict(speedup)
+            line += f"{speedup.median:>8.2f} x{f'{speedup.low:.2f} to {speedup.high:.2f}':>14}"
         print(line, flush=True)
     if chosen.steps:
         result |= _look_into(chosen, task)
@@ -99,10 +99,12 @@ def _look_into(chosen: Race, task: Task) -> dict[str, Any]:
     """A step of ours, in a process of its own."""
     words = [sys.executable, "-m", "neoteny.bench.step", chosen.task, str(chosen.steps)]
     env = {**os.environ, "JAX_TRACEBACK_FILTERING": "off"}  # else the last line of an error is about frames
-    made = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
-    if made.returncode:
-        raise UsageError(f"a step of {chosen.task} could not be looked into: {made.stderr.strip().splitlines()[-1]}")
-    step = json.loads(made.stdout)
+    completed = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    if completed.returncode:
+        raise UsageError(
+            f"a step of {chosen.task} could not be looked into: {completed.stderr.strip().splitlines()[-1]}"
+        )
+    step = json.loads(completed.stdout)
     print(f"\na step: {step['seconds'] * 1e3:.3g} ms. One part waited for after the other, it goes into:")
     print("  " + "  ".join(f"{part} {share:.1%}" for part, share in step["parts"].items()))
     rate = step["matrix_flops"] / step["products_seconds"] / 1e9
@@ -110,14 +112,14 @@ def _look_into(chosen: Race, task: Task) -> dict[str, Any]:
         f"its matrix products: {step['matrix_flops'] / 1e6:,.0f} MFLOP, alone at {rate:.0f} GFLOP/s; "
         f"the whole step reaches {step['fraction']:.0%} of that"
     )
-    found = {"step": step}
+    result = {"step": step}
     if not task.env.startswith("ALE/"):
         extra = sampling(task)
-        found["sampling_seconds"] = extra
+        result["sampling_seconds"] = extra
         for replay in ("swd", "per"):
             share = (extra[replay] - extra["uniform"]) / step["seconds"]
             print(f"{replay} takes {share:.1%} of a step more than uniform to draw and gather", flush=True)
-    return found
+    return result
 
 
 def describe(task: Task) -> str:

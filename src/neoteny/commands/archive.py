@@ -49,12 +49,12 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
             continue
         name = str(config.default_directory(own_parts(config, facts)).relative_to("runs"))
         path = out / f"{name}.jsonl"
-        history, made = read_run(directory, config, facts), digests_of(directory)
+        history, run_digests = read_run(directory, config, facts), digests_of(directory)
         if path.exists():
-            _check_same(path, directory, made)
+            _check_same(path, directory, run_digests)
             same.append(path)
             continue
-        write_archive(path, name, history, made)
+        write_archive(path, name, history, run_digests)
         read_archive(path)  # what cannot be read back must not be committed
         written.append(path)
     return written, same, unfinished
@@ -64,17 +64,17 @@ def digests_of(directory: Path) -> dict[str, str]:
     """Return digests of a finished run's metrics and of each part of its last checkpoint, which must be of its end."""
     saved: dict[str, str] = {}
     if manifests(directory):
-        found, saved, complaints = digests(directory)
-        if complaints or found.step < read_config(directory)[0].total_timesteps:
-            why = complaints[0] if complaints else f"its last checkpoint is of step {found.step:,}"
+        checkpoint, saved, complaints = digests(directory)
+        if complaints or checkpoint.step < read_config(directory)[0].total_timesteps:
+            why = complaints[0] if complaints else f"its last checkpoint is of step {checkpoint.step:,}"
             raise UsageError(f"{directory} cannot be archived: {why}; {end_again(directory)}")
     return {"metrics": checksum(read_bytes(directory / METRICS))[:16], **saved}
 
 
-def _check_same(path: Path, directory: Path, made: dict[str, str]) -> None:
+def _check_same(path: Path, directory: Path, run_digests: dict[str, str]) -> None:
     """Refuse to replace a result by another one of the same run: nobody chooses which results are kept."""
     before = read_digests(path)
-    if differing := sorted(name for name in made if before.get(name) != made[name]):
+    if differing := sorted(name for name in run_digests if before.get(name) != run_digests[name]):
         raise UsageError(
             f"{path} is the archive of another result of the same run as {directory} (they differ in "
             f"{', '.join(differing)}): keep it, or remove it by hand and say why"

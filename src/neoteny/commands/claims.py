@@ -74,9 +74,9 @@ def page(archives: Path) -> str:
     for name in papers_plans():
         for scale in scales_of(name):
             plan = load_plan(name, scale)
-            made = list(_rows(plan, archives))
-            rows += made
-            if not made:
+            plan_rows = list(_rows(plan, archives))
+            rows += plan_rows
+            if not plan_rows:
                 silent.append(f"{name} ({scale})")
     lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}", *rows]
     known = "\n".join(lines) if rows else "No run is archived yet."

@@ -229,17 +229,17 @@ def conclude(outcome: Outcome, plan: Plan, out: Path) -> int:
 
 def seconds_of(text: str) -> float:
     """Seconds, from such as 23h, 90m, 30s."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not match:
         raise UsageError(f"--stop-after needs a number with s, m or h, such as 23h, got {text!r}")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _shard(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match:
         raise UsageError(f"--shard needs I/N, such as 3/10, got {text!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _dry_run(plan: Plan, out: Path, cores: int) -> int:

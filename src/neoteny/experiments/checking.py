@@ -45,10 +45,10 @@ def shaped(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """`data` with every key that a plan's file has at its top holding the kind of value that it should."""
     check_plain(data, source)
     around = {**SHAPE, "includes": tuple[str, ...], "laptop": dict[str, Any]}
-    found = _table(data, around, (), source)
-    if "laptop" in found:
-        found["laptop"] = _table(found["laptop"], {**SHAPE, "reduced": str}, ("laptop",), source)
-    return found
+    table = _table(data, around, (), source)
+    if "laptop" in table:
+        table["laptop"] = _table(table["laptop"], {**SHAPE, "reduced": str}, ("laptop",), source)
+    return table
 
 
 def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     def check(settings: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
         for name in settings:
             _check_name(name, takes, data["agent"], (*keys, name), source)
-        made = _table(settings, takes, keys, source)
-        for name, value in made.items():
+        table = _table(settings, takes, keys, source)
+        for name, value in table.items():
             check_number(name, value, (*keys, name), source)
-        return made
+        return table
 
     common = check(data.get("settings", {}), ("settings",))
     methods = {method: check(own, ("methods", method)) for method, own in data["methods"].items()}
@@ -120,11 +120,11 @@ def settings_of(agent: str) -> dict[str, Any]:
     """Every setting of an agent's runs, which are the flags of ``neoteny train``, and its annotation."""
     own = field_types(TrainConfig)
     apart = ("agent", "replay", "plasticity", "remedies", *_ELSEWHERE)
-    found = {name: own[name] for name in own if name not in apart}
+    kinds = {name: own[name] for name in own if name not in apart}
     for part in (AGENTS[agent], ReplayConfig, PlasticityConfig):
-        found |= field_types(part)
-    found |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | setting_types()
-    return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
+        kinds |= field_types(part)
+    kinds |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | setting_types()
+    return kinds | {name: kind for name, kind in _IN_A_PLAN.items() if name in kinds}
 
 
 def check_config(config: TrainConfig) -> None:
@@ -162,7 +162,7 @@ def where(sentence: str, places: Mapping[str, Keys], otherwise: Keys) -> Keys:
 
 def in_a_plans_words(sentence: str) -> str:
     """A sentence about flags as one about a plan's keys."""
-    named = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", "_"), sentence)
+    named = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: match[1].replace("-", "_"), sentence)
     return named.replace("total_timesteps", "steps")
 
 

@@ -82,8 +82,8 @@ class Plan:
 def papers_plans() -> dict[str, Path]:
     """The plans of the paper's claims and of our controls, by name: swd/fig2, controls/window."""
     here = Path(str(files("neoteny.experiments")))
-    found = {prefix: sorted((here / folder).glob("*.toml"), key=_order) for prefix, folder in FOLDERS.items()}
-    return {f"{prefix}/{path.stem}": path for prefix, paths in found.items() for path in paths}
+    by_prefix = {prefix: sorted((here / folder).glob("*.toml"), key=_order) for prefix, folder in FOLDERS.items()}
+    return {f"{prefix}/{path.stem}": path for prefix, paths in by_prefix.items() for path in paths}
 
 
 def _order(path: Path) -> tuple[str, int]:
@@ -187,16 +187,16 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: S
     said = {"full": data}
     if laptop:
         said["laptop"] = {**data, **laptop, "settings": {**data.get("settings", {}), **laptop.get("settings", {})}}
-    made = {
+    plans = {
         each: _at_one_scale(name, each, content, dataclasses.replace(source, scale=each))
         for each, content in said.items()
     }
-    if scale not in made:
+    if scale not in plans:
         raise source.wrong((), f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
     if scale == "full":
-        return made["full"]
-    reduced = [words for words in (differences(made["full"].runs, made["laptop"].runs), means) if words]
-    return dataclasses.replace(made["laptop"], reduced="; ".join(reduced))
+        return plans["full"]
+    reduced = [words for words in (differences(plans["full"].runs, plans["laptop"].runs), means) if words]
+    return dataclasses.replace(plans["laptop"], reduced="; ".join(reduced))
 
 
 def _at_one_scale(name: str, scale: str, data: Mapping[str, Any], source: Source) -> Plan:
@@ -220,7 +220,7 @@ def _claims(data: Mapping[str, Any], runs: tuple[PlannedRun, ...], source: Sourc
     said = data.get("paper", "")
     said = "" if said.startswith(NOT_THE_PAPERS) else said
     methods = dict.fromkeys(run.method for run in runs)
-    found = []
+    claims = []
     for index, fields in enumerate(data["claims"]):
         keys = ("claims", index)
         try:
@@ -241,8 +241,8 @@ def _claims(data: Mapping[str, Any], runs: tuple[PlannedRun, ...], source: Sourc
             raise source.wrong(
                 (*keys, "suite"), f"a claim's suite is one of {', '.join(SUITES)}, got {shown(claim.suite)}"
             )
-        found.append(claim)
-    return tuple(found)
+        claims.append(claim)
+    return tuple(claims)
 
 
 def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
@@ -284,12 +284,12 @@ def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings
     start = start_from(agent, preset, env, steps)
     parts: dict[str, Any] = {name: getattr(start, name) for name in ("agent", "replay", "plasticity")}
     homes = {field.name: part for part, value in parts.items() for field in dataclasses.fields(value)}
-    given: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
+    changes: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
     numbers = {key: value for key, value in settings.items() if key in remedy_settings()}
     for key, value in settings.items():
         if key not in numbers and key not in NAMED_BY:
-            given[homes.get(key, "")][key] = value
-    made = {part: dataclasses.replace(value, **given[part]) for part, value in parts.items()}
-    made["remedies"] = from_settings([name for key in NAMED_BY for name in settings.get(key, ())], numbers)
+            changes[homes.get(key, "")][key] = value
+    new_parts = {part: dataclasses.replace(value, **changes[part]) for part, value in parts.items()}
+    new_parts["remedies"] = from_settings([name for key in NAMED_BY for name in settings.get(key, ())], numbers)
     # One maths thread each, as a sweep runs one process on each core; it is part of the result.
-    return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **given[""]}, **made), preset)
+    return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **changes[""]}, **new_parts), preset)

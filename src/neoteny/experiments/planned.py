@@ -24,18 +24,18 @@ def differing(directory: Path, planned: TrainConfig) -> str:
     from neoteny.settings.identity import canonical, own_parts  # Gymnasium, which a report of nothing does not need
 
     config, facts = read_config(directory)
-    found, wanted = {**canonical(config), **own_parts(config, facts)}, canonical(planned)
-    names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    actual, wanted = {**canonical(config), **own_parts(config, facts)}, canonical(planned)
+    names = [name for name in {**wanted, **actual} if actual.get(name) != wanted.get(name)]
     if "total_timesteps" in names:  # which makes its horizon another one, too
         names = [name for name in names if name != "horizon"]
 
     def value(known: dict[str, Any], settings: TrainConfig, name: str) -> str:
-        given = flat(settings).get(name)
-        given = known.get(name) if given is None else given
-        return "the default" if given is None else in_words(given)
+        setting = flat(settings).get(name)
+        setting = known.get(name) if setting is None else setting
+        return "the default" if setting is None else in_words(setting)
 
     return ", ".join(
-        f"{NAMES.get(name, name.replace('_', ' '))} {value(found, config, name)} instead of "
+        f"{NAMES.get(name, name.replace('_', ' '))} {value(actual, config, name)} instead of "
         f"{value(wanted, planned, name)}"
         for name in names
     )
@@ -43,8 +43,8 @@ def differing(directory: Path, planned: TrainConfig) -> str:
 
 def left_out(runs: Sequence[PlannedRun], places: Sequence[Path]) -> list[str]:
     """Return a sentence for each run in `places` that is where a plan has its own and is another one."""
-    found = ((path := place / run.directory, differing(path, run.config)) for run in runs for place in places)
-    return [f"Left out: {path}, which is not the plan's run ({words})." for path, words in found if words]
+    compared = ((path := place / run.directory, differing(path, run.config)) for run in runs for place in places)
+    return [f"Left out: {path}, which is not the plan's run ({words})." for path, words in compared if words]
 
 
 def check_planned(runs: Sequence[PlannedRun], out: Path) -> None:

@@ -25,18 +25,18 @@ PROCESS = 500_000_000
 
 def check_environments(runs: Sequence[PlannedRun]) -> list[int]:
     """Make each environment once and see that the agent can act there; the bytes of each run's replay buffer."""
-    made: dict[tuple[Any, ...], Any] = {}
+    envs_by_kind: dict[tuple[Any, ...], Any] = {}
     sizes = []
     with contextlib.ExitStack() as stack:
         for run in runs:
             config = run.config
             kind = (config.env, config.sticky, config.action_repeat)
             try:
-                if kind not in made:
+                if kind not in envs_by_kind:
                     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
-                    made[kind] = envs.make(config.env, 1, options)
-                    stack.callback(made[kind].close)
-                problem = problem_of(made[kind], config)
+                    envs_by_kind[kind] = envs.make(config.env, 1, options)
+                    stack.callback(envs_by_kind[kind].close)
+                problem = problem_of(envs_by_kind[kind], config)
             except UsageError as error:
                 raise run.source.wrong(("environments",), in_a_plans_words(str(error))) from error
             except Exception as error:  # whatever a user's own environment does wrong

@@ -54,14 +54,14 @@ def _settings(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Itera
 
 def _values(runs: Sequence[PlannedRun]) -> dict[str, list[Any]]:
     """Every value that each setting has in these runs, if it has one."""
-    found: dict[str, list[Any]] = {}
+    by_setting: dict[str, list[Any]] = {}
     for run in runs:
         settings = flat(run.config)
         for key, value in settings.items():
-            values = found.setdefault(key, [])
+            values = by_setting.setdefault(key, [])
             if key not in APART and value is not None and value not in values:
                 values.append(value)
-    return found
+    return by_setting
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -58,10 +58,10 @@ def line_of(text: str, keys: Keys) -> int | None:
         whole = next((data for later in range(index, len(ends)) if (data := up_to(later)) is not None), {})
         return _holds(whole, keys)
 
-    found = bisect_left(range(len(ends)), True, key=held)
-    if found == len(ends):
+    first = bisect_left(range(len(ends)), True, key=held)
+    if first == len(ends):
         return None
-    return next((ends[index] + 1 for index in reversed(range(found)) if up_to(index) is not None), 1)
+    return next((ends[index] + 1 for index in reversed(range(first)) if up_to(index) is not None), 1)
 
 
 def _holds(data: Any, keys: Keys) -> bool:

@@ -67,8 +67,8 @@ class Watch:
         """Return the line of one run: how far it is, and its last evaluation."""
         total = run.config.total_timesteps
         parts = [f"  {run.directory}  {self._steps[run]:,} of {total:,} steps"]
-        if (found := last_evaluation(self._out / run.directory)) is not None:
-            parts.append(f"evaluation {found:,.1f}")
+        if (evaluation := last_evaluation(self._out / run.directory)) is not None:
+            parts.append(f"evaluation {evaluation:,.1f}")
         return ", ".join(parts)
 
     def say(self, text: str) -> None:

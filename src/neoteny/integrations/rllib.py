@@ -61,9 +61,9 @@ def use_age_weighted_replay(
     if not config.enable_env_runner_and_connector_v2:
         raise ValueError("age-weighted replay needs RLlib's new API stack: leave out config.api_stack(...=False)")
     numbers = {"decay_steps": decay_steps, "min_weight": min_weight, "age_weight": age_weight}
-    given = {name: value for name, value in numbers.items() if value is not None}
+    options = {name: value for name, value in numbers.items() if value is not None}
     # What is wrong is said now and not on some node of a cluster; what Tune will choose, only when it has.
-    if not any(map(_is_searched, given.values())):
+    if not any(map(_is_searched, options.values())):
         schedule_of(age_weight, decay_steps, min_weight, "age_weight")
     if not _is_searched(capacity):
         check_capacity(capacity)
@@ -71,7 +71,7 @@ def use_age_weighted_replay(
     if type(copied) is SACConfig:
         copied.__class__ = AgeWeightedSACConfig  # which has no fields of its own
     copied.algo_class = algorithm
-    copied.replay_buffer_config = {"type": BUFFER, "capacity": capacity, **given}
+    copied.replay_buffer_config = {"type": BUFFER, "capacity": capacity, **options}
     return copied
 
 

@@ -182,9 +182,9 @@ def _generator(state: Any) -> np.random.Generator:
             f"a buffer's state has its generator as the plain data of a PCG64, got {type(state).__name__}: earlier "
             "versions of neoteny wrote a pickle, which is not read; drop 'rng' from the state to restore the rest"
         )
-    made = np.random.default_rng(0)
-    made.bit_generator.state = dict(state)
-    return made
+    generator = np.random.default_rng(0)
+    generator.bit_generator.state = dict(state)
+    return generator
 
 
 def _vector_steps(fragments: list[SingleAgentEpisode], lanes: int) -> Ints:

@@ -101,8 +101,8 @@ class StampedRows:
             if self._most > 1:
                 rows += rng.integers(0, self._most, tries)
             there = (stamps.take(rows, mode="clip") == wanted) & (rows < len(self))
-            found = rows[there][:missing]
-            drawn = found if found.size == size else np.concatenate([drawn, found])
+            accepted = rows[there][:missing]
+            drawn = accepted if accepted.size == size else np.concatenate([drawn, accepted])
             if drawn.size == size:
                 return drawn
         return np.concatenate([drawn, self._by_sum(rng, size - drawn.size, clock)])

@@ -142,5 +142,5 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    found = {line.split(":")[0].strip(): line for line in lines if line.startswith(("model name", "flags", "Features"))}
-    return repr(sorted(found.values()))
+    facts = {line.split(":")[0].strip(): line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return repr(sorted(facts.values()))

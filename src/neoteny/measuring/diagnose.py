@@ -22,7 +22,7 @@ def measured(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     good: list[Path] = []
     bad: list[str] = []
     for path in paths:
-        inside = sorted({*runs_in(path), *(found.parent for found in path.rglob("metrics.jsonl"))})
+        inside = sorted({*runs_in(path), *(log.parent for log in path.rglob("metrics.jsonl"))})
         if not inside:
             raise UsageError(f"{path} is not a run, nor is a run inside it: a run is a directory with metrics.jsonl")
         for run in inside:
@@ -43,11 +43,11 @@ def findings(directory: Path) -> dict[str, list[Observation]]:
     lines = _probes(directory)
     networks = sorted({name.split("/")[1] for line in lines[:1] for name in line if name.startswith("probe/")})
     steps = [line["step"] for line in lines]
-    found: dict[str, list[Observation]] = {}
+    by_network: dict[str, list[Observation]] = {}
     for network in networks:
         judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in RULES]
-        found[network] = [finding for finding in judged if finding is not None]
-    return found
+        by_network[network] = [finding for finding in judged if finding is not None]
+    return by_network
 
 
 def returns_of(directory: Path) -> list[float]:
@@ -66,15 +66,15 @@ def series(lines: list[dict[str, Any]], network: str, measure: str) -> list[floa
 
 def describe(directory: Path) -> str:
     """The table, and what stands out in it."""
-    found, learning = findings(directory), rising(returns_of(directory))
+    by_network, learning = findings(directory), rising(returns_of(directory))
     lines = [f"{directory}: plasticity, at first and over the last quarter of the run"]
-    for network, said in found.items():
+    for network, said in by_network.items():
         lines.append(f"\n  {network:<10}{'measure':<22}{'first':>10}{'late':>10}   short runs that learned well")
         for finding in said:
             mark = "outside" if finding.outside and not learning else ""
             numbers = f"{finding.first:>10.3g}{finding.late:>10.3g}"
             lines.append(f"  {mark:<10}{finding.rule.measure:<22}{numbers}   {finding.rule.healthy}")
-    return "\n".join([*lines, "", verdict(found, learning), *([] if learning else [OTHER_CAUSES])])
+    return "\n".join([*lines, "", verdict(by_network, learning), *([] if learning else [OTHER_CAUSES])])
 
 
 def verdict(found: dict[str, list[Observation]], learning: bool | None) -> str:

@@ -58,25 +58,27 @@ class Probes:
             "batch": (rows[:, :SAMPLES], {name: value[:, :SAMPLES] for name, value in pixels.items()}),
             "probe": (probe["rows"], {name: value for name, value in probe.items() if name != "rows"}),
         }
-        found: dict[str, float] = {}
+        measures: dict[str, float] = {}
         values: dict[str, NDArray[Any]] = {}
         if not self._modules:
             self._modules = self._find_modules(session.state, *batches["probe"])
-        passed = {where: self._passes(session.state, *given, self._key) for where, given in batches.items()}
+        passed = {where: self._passes(session.state, *packed, self._key) for where, packed in batches.items()}
         fits = self._begin_trainability(session, batches["probe"])  # computed while the host finds ranks
         for where, (scalars, arrays) in passed.items():
-            found |= {f"{where}/{name}": float(value) for name, value in jax.device_get(scalars).items()}
+            measures |= {f"{where}/{name}": float(value) for name, value in jax.device_get(scalars).items()}
             for name, network in self._networks.items():
-                found |= {f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()}
+                measures |= {
+                    f"{where}/{name}/{key}": value for key, value in self._on_host(name, network, arrays).items()
+                }
                 values[name] = np.array(arrays[name]["values"])
-        found |= self._fresh_share(session, batches["batch"], found)
-        found |= self._trainability(session, fits)
+        measures |= self._fresh_share(session, batches["batch"], measures)
+        measures |= self._trainability(session, fits)
         if session.earlier is not None:
             for name, now in values.items():
                 churn = policy_churn if self._networks[name].kind == "policy" else value_churn
-                found[f"probe/{name}/churn"] = float(churn(now, session.earlier[name]))
+                measures[f"probe/{name}/churn"] = float(churn(now, session.earlier[name]))
         session.earlier = values
-        return found
+        return measures
 
     def _draw_probe(self, session: Session) -> dict[str, NDArray[Any]]:
         positions = self._rng.integers(0, len(session.buffer), SAMPLES)
@@ -125,18 +127,18 @@ class Probes:
 
     def _on_host(self, name: str, network: TrainableNetwork, arrays: dict[str, Any]) -> dict[str, float]:
         """Ranks of features and kernel, in float64."""
-        found = arrays[name]
-        features = np.asarray(found["features"], np.float64)
-        layers = {tuple(path.split("/")): parts for path, parts in found["layers"].items()}
+        own_arrays = arrays[name]
+        features = np.asarray(own_arrays["features"], np.float64)
+        layers = {tuple(path.split("/")): parts for path, parts in own_arrays["layers"].items()}
         gram = ntk_gram(layers, self._modules[name])
         return {
             **{key: float(value) for key, value in rank_metrics(features)._asdict().items()},
             **{f"ntk_{key}": float(value) for key, value in gram_metrics(gram)._asdict().items()},
         }
 
-    def _fresh_share(self, session: Session, given: Any, found: dict[str, float]) -> dict[str, float]:
+    def _fresh_share(self, session: Session, packed: Any, measures: dict[str, float]) -> dict[str, float]:
         """Norm of the newest transitions' gradient x their share of a batch, over that of a batch; SWD, Theorem 3."""
-        count = given[0].shape[1]
+        count = packed[0].shape[1]
         positions = np.arange(count) % len(session.buffer)
         newest = session.buffer.gather(positions)
         share = float(session.buffer.law()[: positions.max() + 1].sum())
@@ -145,13 +147,13 @@ class Probes:
         return {
             f"batch/{name}/fresh_gradient_share": share
             * float(fresh[f"{name}/gradient_l2"])
-            / max(found[f"batch/{name}/gradient_l2"], 1e-30)
+            / max(measures[f"batch/{name}/gradient_l2"], 1e-30)
             for name in self._networks
         }
 
-    def _values(self, constants: dict[str, Tree], state: Tree, given: Any) -> dict[str, Callable[[Tree], Array]]:
+    def _values(self, constants: dict[str, Tree], state: Tree, packed: Any) -> dict[str, Callable[[Tree], Array]]:
         """The values of each network, with these constants, as functions of its trained parameters."""
-        batch = self._batch(*given)
+        batch = self._batch(*packed)
 
         def values(network: TrainableNetwork, params: Tree) -> Array:
             outputs = network.forward({**constants[network.name], "params": params}, state, batch)
@@ -160,35 +162,35 @@ class Probes:
         return {name: partial(values, network) for name, network in self._networks.items()}
 
     def _begin_fits(
-        self, variables: dict[str, Tree], state: Tree, given: Any
+        self, variables: dict[str, Tree], state: Tree, packed: Any
     ) -> tuple[dict[str, trainability.Fit], dict[str, Array]]:
         new = {name: network.init(self._key) for name, network in self._networks.items()}
-        present, random = self._values(variables, state, given), self._values(new, state, given)
+        present, random = self._values(variables, state, packed), self._values(new, state, packed)
         fits = {name: trainability.begin(own["params"], present[name]) for name, own in variables.items()}
         return fits, {name: trainability.random_target(random[name](own["params"])) for name, own in new.items()}
 
     def _advance_fits(
-        self, fits: dict[str, trainability.Fit], targets: dict[str, Array], variables: Tree, state: Tree, given: Any
+        self, fits: dict[str, trainability.Fit], targets: dict[str, Array], variables: Tree, state: Tree, packed: Any
     ) -> dict[str, trainability.Fit]:
-        values = self._values(variables, state, given)
+        values = self._values(variables, state, packed)
         return {name: trainability.advance(fit, values[name], targets[name]) for name, fit in fits.items()}
 
-    def _fit(self, variables: dict[str, Tree], state: Tree, given: Any) -> dict[str, trainability.Fit]:
+    def _fit(self, variables: dict[str, Tree], state: Tree, packed: Any) -> dict[str, trainability.Fit]:
         """Fits of a random target, from these variables of each network; still to be waited for."""
-        fits, targets = self._begin(variables, state, given)
+        fits, targets = self._begin(variables, state, packed)
         for _ in range(trainability.STEPS + 1):
-            fits = self._advance(fits, targets, variables, state, given)
+            fits = self._advance(fits, targets, variables, state, packed)
         return fits
 
-    def _begin_trainability(self, session: Session, given: Any) -> dict[str, trainability.Fit]:
-        if given[1]:
-            given = (given[0][:, :FIT_PIXELS], {name: value[:, :FIT_PIXELS] for name, value in given[1].items()})
+    def _begin_trainability(self, session: Session, packed: Any) -> dict[str, trainability.Fit]:
+        if packed[1]:
+            packed = (packed[0][:, :FIT_PIXELS], {name: value[:, :FIT_PIXELS] for name, value in packed[1].items()})
         if session.new_fit is None:
             keys = jax.random.split(jax.random.fold_in(self._key, 1), NEW_NETWORKS)
-            new = [self._fit(self._init(key), session.state, given) for key in keys]
+            new = [self._fit(self._init(key), session.state, packed) for key in keys]
             session.new_fit = {name: float(np.mean([fits[name].least for fits in new])) for name in self._networks}
         present = {name: getattr(session.state, network.name).params for name, network in self._networks.items()}
-        return self._fit(present, session.state, given)
+        return self._fit(present, session.state, packed)
 
     def _trainability(self, session: Session, fits: dict[str, trainability.Fit]) -> dict[str, float]:
         """The loss left from the present weights, over the mean of that from new ones."""

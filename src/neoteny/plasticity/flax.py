@@ -78,16 +78,16 @@ def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], A
 
 def modules_of(forward: Callable[[], Any]) -> dict[Path, nn.Module]:
     """Every Dense, Conv and LayerNorm that `forward` calls, by path, without computing anything."""
-    found: dict[Path, nn.Module] = {}
+    modules: dict[Path, nn.Module] = {}
 
     def watch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if context.method_name == "__call__" and isinstance(context.module, _KINDS):
-            found[context.module.path] = context.module.clone(parent=None)
+            modules[context.module.path] = context.module.clone(parent=None)
         return call(*args, **kwargs)
 
     with nn.intercept_methods(watch):
         jax.eval_shape(forward)
-    return found
+    return modules
 
 
 def activations(layers: dict[Path, Layer], incoming: Path, outgoing: Path) -> Array:

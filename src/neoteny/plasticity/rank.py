@@ -46,8 +46,8 @@ def eigenvalues(gram: Floats, resolution: float) -> Floats:
     """A Gram matrix's eigenvalues, largest first; 0 for those within `resolution` times the largest: rounding."""
     if not np.isfinite(gram).all():
         return np.full(len(gram), np.nan)
-    found = np.linalg.eigvalsh(gram)[::-1]
-    return np.where(found > resolution * found[0], found, 0.0)
+    spectrum = np.linalg.eigvalsh(gram)[::-1]
+    return np.where(spectrum > resolution * spectrum[0], spectrum, 0.0)
 
 
 def effective_rank(sigma: Floats) -> float:

@@ -62,13 +62,13 @@ def inject(network: TrainableNetwork, own: NetworkState, state: Tree, batch: dic
     changed = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, bool), own.params["params"])
     for path in tail:
         changed = put(changed, path, jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), at(changed, path)))
-    made = NetworkState(
+    injected = NetworkState(
         params=_with_new_tail(own.params, fresh, tail),
         target=None if own.target is None else _with_new_tail(own.target, fresh, tail),
         opt=cleared(own.opt, own.params["params"], changed, restart=True),
         memory=own.memory,
     )
-    return Surgery(copied(made), changed)  # a copy, since the parameters and the target share what is new
+    return Surgery(copied(injected), changed)  # a copy, since the parameters and the target share what is new
 
 
 def apply(module: Any, variables: Tree, *inputs: Array) -> Any:

@@ -255,12 +255,12 @@ def schedule_of(
         called: what the caller's argument for a schedule is called.
     """
     numbers = {"decay_steps": decay_steps, "min_weight": min_weight}
-    given = {name: number for name, number in numbers.items() if number is not None}
+    decay_numbers = {name: number for name, number in numbers.items() if number is not None}
     if schedule is None:
-        return LinearDecay(**given)
-    if given:
+        return LinearDecay(**decay_numbers)
+    if decay_numbers:
         raise ValueError(
-            f"{called}={schedule!r} has its own numbers: leave out {' and '.join(given)}, or leave out {called}"
+            f"{called}={schedule!r} has its own numbers: leave out {' and '.join(decay_numbers)}, or leave out {called}"
         )
     return check_schedule_type(schedule)
 

@@ -75,8 +75,8 @@ class Layout:
     def __init__(self, fields: Mapping[str, Field | tuple[int, ...]]) -> None:
         if not fields:
             raise ValueError("a buffer needs at least one field, such as transition_fields(obs_shape, action_shape)")
-        given = {name: field if isinstance(field, Field) else Field(tuple(field)) for name, field in fields.items()}
-        self.fields = dict(sorted(given.items(), key=lambda item: np.dtype(item[1].dtype) == np.int32))
+        typed = {name: field if isinstance(field, Field) else Field(tuple(field)) for name, field in fields.items()}
+        self.fields = dict(sorted(typed.items(), key=lambda item: np.dtype(item[1].dtype) == np.int32))
         self.columns: dict[str, slice] = {}
         self.width = 0
         for name, field in self.fields.items():

@@ -35,7 +35,7 @@ def make_schedule(name: str, parameters: Mapping[str, Any]) -> Schedule:
         raise UsageError(f"--replay {name}: {error}") from error
     takes = [p for p in accepted if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
     names = [p.name for p in takes]
-    unknown = [given for given in parameters if given not in names]
+    unknown = [parameter for parameter in parameters if parameter not in names]
     if unknown and not any(p.kind is Parameter.VAR_KEYWORD for p in accepted):
         has = f"takes {', '.join(names)}" if names else "takes no parameters"
         raise UsageError(f"--replay {name} has no {', '.join(unknown)}: it {has}{did_you_mean(unknown[0], names)}")
@@ -84,15 +84,15 @@ def parameters_as_text(given: Mapping[str, Any] | Iterable[str] | str) -> tuple[
 
 def parameters_from_text(texts: Iterable[str]) -> dict[str, Any]:
     """The parameters that texts of the form name=value give: numbers, true and false as in JSON, all else as text."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--replay-arg must be name=value, such as steps=500, got {text!r}")
-        if name in found:
+        if name in parameters:
             raise UsageError(f"--replay-arg gives {name} twice: give it once")
-        found[name] = _value(value)
-    return found
+        parameters[name] = _value(value)
+    return parameters
 
 
 def _find(name: str) -> Any:

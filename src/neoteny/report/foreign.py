@@ -36,19 +36,19 @@ class Rows(NamedTuple):
 
 def read_csv(path: Path) -> Iterator[Rows]:
     """The runs of a tidy CSV: a line for each evaluation, with the columns method, task, seed, step, return."""
-    found: dict[tuple[str, str, int], dict[int, float]] = {}
+    runs: dict[tuple[str, str, int], dict[int, float]] = {}
     for where, row in _lines(path):
         key = (_name(row, "method", where), _name(row, "task", where), _seed(row["seed"], where))
-        run, step = found.setdefault(key, {}), _step(row["step"], where)
+        run, step = runs.setdefault(key, {}), _step(row["step"], where)
         if step in run:
             raise UsageError(
                 f"{where}: the evaluation of {key[0]} on {key[1]} with seed {key[2]} at step {step:,} is there twice: "
                 "keep one of them"
             )
         run[step] = _return(row["return"], where)
-    if not found:
+    if not runs:
         raise UsageError(f"{path} contains no evaluations: it needs a line for each, with {', '.join(COLUMNS)}")
-    for (method, task, seed), run in found.items():
+    for (method, task, seed), run in runs.items():
         steps, returns = zip(*sorted(run.items()), strict=True)
         yield Rows(method, task, seed, np.array(steps, np.int64), np.array(returns, np.float64), str(path))
 
@@ -150,10 +150,10 @@ def read_evaluations(path: Path) -> Rows:
             "one evaluation, and the results of each in a row"
         )
     *_, third, second, first = ("", "", "", *path.resolve().parts[1:-1])
-    if found := re.fullmatch(r"(.+)_(\d+)", first):
-        method, task, seed = second, found[1], found[2]
-    elif found := re.search(r"(\d+)$", first):
-        method, task, seed = third, second, found[1]
+    if match := re.fullmatch(r"(.+)_(\d+)", first):
+        method, task, seed = second, match[1], match[2]
+    elif match := re.search(r"(\d+)$", first):
+        method, task, seed = third, second, match[1]
     else:
         raise UsageError(
             f"{path} does not say which seed it is of: it should lie in METHOD/TASK_SEED/ or METHOD/TASK/SEED/"
@@ -172,7 +172,7 @@ def read_evaluations(path: Path) -> Rows:
 
 def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The steps and the results in an evaluations.npz, of real numbers. Nothing is unpickled."""
-    found = []
+    arrays = []
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             for name in ("timesteps", "results"):
@@ -183,10 +183,10 @@ def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
                     array = np.lib.format.read_array(member, allow_pickle=False)
                 if array.dtype.kind not in "iuf":
                     raise ValueError(f"its {name} are of type {array.dtype}, and numbers are needed")
-                found.append(array.astype(np.float64))
+                arrays.append(array.astype(np.float64))
     except UsageError:
         raise
     except Exception as error:  # whatever a damaged file makes zipfile, its decompressors and NumPy raise
         reason = str(error).strip("'\"").splitlines()[:1] or [type(error).__name__]
         raise UsageError(f"{path} is not an evaluations.npz of Stable-Baselines3: {reason[0][:200]}") from error
-    return found[0], found[1]
+    return arrays[0], arrays[1]

@@ -84,8 +84,8 @@ def gather(records: Sequence[Record], about: About, claims: Sequence[Claim] | No
     normal = {}
     for suite, tasks in by_suite(list(bounds)).items():
         mine = {name: scores[name] for name in methods if name in scores}
-        if found := statistics.matrices(mine, {task: bounds[task] for task in tasks}):
-            normal[suite] = found
+        if matrices := statistics.matrices(mine, {task: bounds[task] for task in tasks}):
+            normal[suite] = matrices
     aggregates = {suite: statistics.aggregates(here) for suite, here in normal.items()}
     improvements = {suite: statistics.improvement(here, pairs) for suite, here in normal.items()}
     sections = (

@@ -55,12 +55,12 @@ def splits(sizes: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, ...]:
             drawn = rng.random((PERMUTATIONS, n + m)).argsort(axis=1)[:, :n]
             drawn[0] = np.arange(n)
             picks.append(drawn)
-    found = []
+    matrices = []
     for (n, m), pick in zip(sizes, picks, strict=True):
         matrix = np.full((len(pick), n + m), -1 / m)
         np.put_along_axis(matrix, pick, 1 / n, axis=1)
-        found.append(matrix)
-    return tuple(found)
+        matrices.append(matrix)
+    return tuple(matrices)
 
 
 def permutation_test(method: Sequence[np.ndarray], baseline: Sequence[np.ndarray]) -> Test:

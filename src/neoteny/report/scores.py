@@ -94,12 +94,12 @@ def scores_of(records: Sequence[Record], measure: str = "score") -> Scores:
 
     Those that are not finite are left out, and `left_out` names their runs.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    by_method: dict[str, dict[str, list[float]]] = {}
     for record in sorted(records, key=lambda record: record.seed):
         value = record.late(measure)
         if value is not None and math.isfinite(value):
-            found.setdefault(record.method, {}).setdefault(record.task, []).append(value)
-    return {method: {task: np.array(many) for task, many in tasks.items()} for method, tasks in found.items()}
+            by_method.setdefault(record.method, {}).setdefault(record.task, []).append(value)
+    return {method: {task: np.array(many) for task, many in tasks.items()} for method, tasks in by_method.items()}
 
 
 def left_out(records: Sequence[Record], measure: str = "score") -> list[Record]:
@@ -128,7 +128,7 @@ def read_runs(paths: Sequence[Path], names: Mapping[Path, str] | None = None) ->
         for evaluations in inside if path.is_dir() else [path]:
             if not is_archive(evaluations):
                 records.append(_foreign(read_evaluations(evaluations)))
-        ours |= {found.resolve(): read_history(found) for found in runs_in(path)}
+        ours |= {run.resolve(): read_history(run) for run in runs_in(path)}
     directories = {run_name(path) for path in ours if path.is_dir()}
     ours = {path: one for path, one in ours.items() if path.is_dir() or run_name(path) not in directories}
     called = _names({path: history.config for path, history in ours.items()})

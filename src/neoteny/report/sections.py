@@ -46,7 +46,7 @@ def curve_section(records: Sequence[Record], methods: Sequence[str]) -> Section:
 
 
 def _curves(records: Sequence[Record], methods: Sequence[str], name: str) -> tuple[Curve, ...]:
-    found = []
+    curves = []
     for method in methods:
         mine = [record for record in records if record.method == method]
         runs = [
@@ -55,8 +55,8 @@ def _curves(records: Sequence[Record], methods: Sequence[str], name: str) -> tup
             if name == "return" or name in r.series
         ]
         if drawn := curve(method, runs):
-            found.append(drawn)
-    return tuple(found)
+            curves.append(drawn)
+    return tuple(curves)
 
 
 def difference_section(findings: Sequence[Finding]) -> Section:

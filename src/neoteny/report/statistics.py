@@ -40,13 +40,13 @@ def matrices(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, np.ndarr
 
     Where tasks have different numbers of runs, the first of each are taken, as many as the task with the fewest has.
     """
-    found = {}
+    normalised = {}
     for method, by_task in scores.items():
         if set(bounds) <= set(by_task):
             runs = min(len(by_task[task]) for task in bounds)
             columns = [(by_task[task][:runs] - at.zero) / (at.one - at.zero) for task, at in bounds.items()]
-            found[method] = np.stack(columns, axis=1)
-    return found
+            normalised[method] = np.stack(columns, axis=1)
+    return normalised
 
 
 def aggregates(normal: Mapping[str, np.ndarray], reps: int = REPS) -> dict[str, dict[str, Estimate]]:

@@ -51,8 +51,8 @@ def suite_of(task: str) -> str:
 
 def by_suite(tasks: Sequence[str]) -> dict[str, list[str]]:
     """The tasks of each suite. Scores of different suites are never pooled."""
-    found = {suite: [task for task in tasks if suite_of(task) == suite] for suite in SUITES}
-    return {suite: mine for suite, mine in found.items() if mine}
+    members = {suite: [task for task in tasks if suite_of(task) == suite] for suite in SUITES}
+    return {suite: mine for suite, mine in members.items() if mine}
 
 
 def bounds_of(scores: Scores) -> dict[str, Bounds]:

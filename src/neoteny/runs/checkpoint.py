@@ -72,7 +72,7 @@ class Checkpoints:
         except OSError:
             self._full = True  # the next checkpoint tries again, and says so if it cannot
             return
-        named = {segment.file for made in self._kept for segment in made.segments}
+        named = {segment.file for checkpoint in self._kept for segment in checkpoint.segments}
         for segment in [s for s in self._segments if s.stop <= buffer.first_needed and s.file not in named]:
             self._segments.remove(segment)
             (self._folder / segment.file).unlink()
@@ -96,9 +96,9 @@ class Checkpoints:
         first, clock = buffer.first_needed, buffer.clock
         needed = tuple(segment for segment in self._segments if segment.stop > first)
         forever = forever or any(c.forever for c in self._kept if c.step == step)
-        made = Checkpoint(step, log_position, config, first, clock, name, checksum(data), needed, forever)
-        write(self._folder / f"{step:012}.json", seal(made))
-        self._kept = _worth_keeping([*(c for c in self._kept if c.step != step), made])
+        checkpoint = Checkpoint(step, log_position, config, first, clock, name, checksum(data), needed, forever)
+        write(self._folder / f"{step:012}.json", seal(checkpoint))
+        self._kept = _worth_keeping([*(c for c in self._kept if c.step != step), checkpoint])
         self._clean()
 
     def _append(self, buffer: ReplayBuffer) -> None:
@@ -126,15 +126,15 @@ class Checkpoints:
                 path.unlink()
 
 
-def _worth_keeping(made: list[Checkpoint]) -> list[Checkpoint]:
+def _worth_keeping(checkpoints: list[Checkpoint]) -> list[Checkpoint]:
     """Return the newest checkpoints, and those that are kept for good."""
-    return [*(c for c in made[:-KEPT] if c.forever), *made[-KEPT:]]
+    return [*(c for c in checkpoints[:-KEPT] if c.forever), *checkpoints[-KEPT:]]
 
 
 def _numbered(folder: Path, more: str = "") -> list[Path]:
     """The files that a `Checkpoints` wrote, or those that it had begun (`more` is ".tmp"), and no others."""
-    found = [*folder.glob(f"[0-9]*{more}"), *folder.glob(f"segments/[0-9]*{more}")]
-    return [path for path in found if _OURS.fullmatch(path.name.removesuffix(more))]
+    paths = [*folder.glob(f"[0-9]*{more}"), *folder.glob(f"segments/[0-9]*{more}")]
+    return [path for path in paths if _OURS.fullmatch(path.name.removesuffix(more))]
 
 
 def _count_of(path: Path) -> int:
@@ -152,13 +152,13 @@ def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> 
     complaints = []
     for path in reversed(manifests(directory)):
         try:
-            found = read_manifest(path)
-            _check_log(directory, found)
-            use(found, _read(directory, found.file, found.sha256))
+            checkpoint = read_manifest(path)
+            _check_log(directory, checkpoint)
+            use(checkpoint, _read(directory, checkpoint.file, checkpoint.sha256))
         except Damaged as error:
             complaints.append(f"the checkpoint at step {int(path.stem):,} cannot be used: {error}")
         else:
-            return found, complaints
+            return checkpoint, complaints
     if not complaints:
         raise UsageError(f"{directory} has no checkpoint to go on from: begin again with neoteny train")
     policy = " Its policy is a file of its own: neoteny evaluate still works." if has_policy(directory) else ""
@@ -167,27 +167,27 @@ def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> 
 
 def digests(directory: Path) -> tuple[Checkpoint, dict[str, str], list[str]]:
     """The newest whole checkpoint, with a digest of each of its parts, and what is wrong with those after it."""
-    made: dict[str, str] = {}
+    part_digests: dict[str, str] = {}
 
-    def use(found: Checkpoint, state: dict[str, Any]) -> None:
+    def use(checkpoint: Checkpoint, state: dict[str, Any]) -> None:
         try:
             agent, replay = state["agent"], state["replay"]
-            made["parameters"] = digest(agent["parameters"])
-            made["optimiser"] = digest(agent["optimiser"])
-            made["random"] = digest([agent["random"], state["rng"], replay.pop("rng")])
-            made["environment"] = digest([state["envs"], state["obs"]])
-            made["replay"] = digest([replay, _transitions_digest(directory, found, replay["oldest"])])
+            part_digests["parameters"] = digest(agent["parameters"])
+            part_digests["optimiser"] = digest(agent["optimiser"])
+            part_digests["random"] = digest([agent["random"], state["rng"], replay.pop("rng")])
+            part_digests["environment"] = digest([state["envs"], state["obs"]])
+            part_digests["replay"] = digest([replay, _transitions_digest(directory, checkpoint, replay["oldest"])])
         except UNFIT as error:
-            raise Damaged(f"{found.file} does not have the parts of a run's state") from error
+            raise Damaged(f"{checkpoint.file} does not have the parts of a run's state") from error
 
-    found, complaints = load(directory, use)
-    return found, made, complaints
+    checkpoint, complaints = load(directory, use)
+    return checkpoint, part_digests, complaints
 
 
-def _transitions_digest(directory: Path, found: Checkpoint, oldest: int) -> dict[str, str]:
+def _transitions_digest(directory: Path, checkpoint: Checkpoint, oldest: int) -> dict[str, str]:
     """Of the transitions as one, however they were cut into segments; rows from the oldest held, frames from before."""
     hashers: dict[str, Any] = {}
-    for first, arrays in segments(directory, found):
+    for first, arrays in segments(directory, checkpoint):
         for name, array in arrays.items():
             start = max(0, oldest - first) if name == "rows" else 0
             hashers.setdefault(name, hashlib.sha256()).update(np.ascontiguousarray(array[start:]).tobytes())
@@ -259,17 +259,17 @@ def _read_segment(directory: Path, segment: Segment) -> dict[str, NDArray[Any]]:
 
 
 def _readable(directory: Path) -> list[Checkpoint]:
-    found = []
+    checkpoints = []
     for path in manifests(directory):
         try:
-            found.append(read_manifest(path))
+            checkpoints.append(read_manifest(path))
         except Damaged:
             continue
-    return found
+    return checkpoints
 
 
-def _check_log(directory: Path, found: Checkpoint) -> None:
+def _check_log(directory: Path, checkpoint: Checkpoint) -> None:
     path = inside(directory, "metrics.jsonl")
     length = path.stat().st_size if path.exists() else 0
-    if length < found.log_position:
-        raise Damaged(f"metrics.jsonl has {length:,} bytes, and had {found.log_position:,}")
+    if length < checkpoint.log_position:
+        raise Damaged(f"metrics.jsonl has {length:,} bytes, and had {checkpoint.log_position:,}")

@@ -139,12 +139,12 @@ def inside(directory: Path, *names: str, folder: bool = False) -> Path:
         path = path / name
         expected = "folder" if folder or name != names[-1] else "file"
         try:
-            found = _kind(path.lstat().st_mode)
+            kind = _kind(path.lstat().st_mode)
         except OSError:  # it is not there, or cannot be looked at, which opening it will tell
             continue
-        if found != expected:
+        if kind != expected:
             raise UsageError(
-                f"{path} is a {found}, and in a run it is a {expected}: remove it, or put the {expected} there"
+                f"{path} is a {kind}, and in a run it is a {expected}: remove it, or put the {expected} there"
             )
     return path
 

@@ -16,7 +16,7 @@ def facts_of(directory: Path) -> dict[str, Any]:
     """Everything that `describe` says, as JSON."""
     config, facts = read_config(directory)
     metrics = read_metrics(directory)
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "run": str(directory),
         "agent": config.agent_name,
         "env": config.env,
@@ -34,12 +34,12 @@ def facts_of(directory: Path) -> dict[str, Any]:
     if manifests(directory):
         size = sum(path.lstat().st_size for path in folder_of(directory).rglob("*.npz"))
         try:
-            checkpoint, made, complaints = digests(directory)
+            checkpoint, hashes, complaints = digests(directory)
         except UsageError as error:
-            found["checkpoint"] = {"step": None, "bytes": size, "digests": {}, "damaged": [str(error)]}
+            summary["checkpoint"] = {"step": None, "bytes": size, "digests": {}, "damaged": [str(error)]}
         else:
-            found["checkpoint"] = {"step": checkpoint.step, "bytes": size, "digests": made, "damaged": complaints}
-    return found
+            summary["checkpoint"] = {"step": checkpoint.step, "bytes": size, "digests": hashes, "damaged": complaints}
+    return summary
 
 
 def describe(facts: dict[str, Any]) -> str:

@@ -115,8 +115,8 @@ def load_with_problem(directory: Path, network: Any = None, seed: int = 0) -> tu
 
 def _check_weights(directory: Path, leaves: list[NDArray[Any]], shapes: list[Any]) -> None:
     """Refuse weights of another network than the run's, and such as are not finite."""
-    found = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
-    if found != [f"{shape.dtype}{shape.shape}" for shape in shapes]:
+    leaf_shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+    if leaf_shapes != [f"{shape.dtype}{shape.shape}" for shape in shapes]:
         raise UsageError(f"{directory / 'policy'} does not fit the run's config.json: it is the policy of another run")
     if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise UsageError(f"{directory / 'policy'} is damaged: it has weights that are not finite")

@@ -119,21 +119,21 @@ def _read_old(folder: Path) -> SavedPolicy:
 def _checked(path: Path, facts: Any, leaves: Any, config: dict[str, Any]) -> SavedPolicy:
     """A policy of these parts; `path`: the file that says what it is for."""
     try:
-        given = {"updates": 0, **facts}
-        if given.keys() != _KINDS.keys():
-            raise TypeError(f"has the parts {', '.join(given)}, and must have {', '.join(_KINDS)}")
-        found = {name: _fit(name, given[name]) for name in _KINDS}
-        low, high = (_bounds(found.pop(name), found["num_actions"]) for name in ("action_low", "action_high"))
-        if not all(1 <= size <= _LARGEST for size in (*found["obs_shape"], found["num_actions"])):
+        parts = {"updates": 0, **facts}
+        if parts.keys() != _KINDS.keys():
+            raise TypeError(f"has the parts {', '.join(parts)}, and must have {', '.join(_KINDS)}")
+        fields = {name: _fit(name, parts[name]) for name in _KINDS}
+        low, high = (_bounds(fields.pop(name), fields["num_actions"]) for name in ("action_low", "action_high"))
+        if not all(1 <= size <= _LARGEST for size in (*fields["obs_shape"], fields["num_actions"])):
             raise TypeError("has sizes that no policy has")
         if (low is None) != (high is None) or (low is not None and high is not None and (low > high).any()):
             raise TypeError("has lower bounds of actions that are above the upper ones")
     except TypeError as error:
         raise UsageError(f"{path} is damaged: it {error}") from error
-    updates = found.pop("updates")
+    updates = fields.pop("updates")
     if updates < 0:
         raise UsageError(f"{path} is damaged: it says that {updates} updates were made")
-    return SavedPolicy(Problem(**found, action_low=low, action_high=high), updates, leaves, config)
+    return SavedPolicy(Problem(**fields, action_low=low, action_high=high), updates, leaves, config)
 
 
 def _fit(name: str, value: Any) -> Any:

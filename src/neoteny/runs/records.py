@@ -61,8 +61,8 @@ def is_finished(directory: Path) -> bool:
 def runs_in(place: Path) -> list[Path]:
     """Return the directories of runs at `place` and inside it, also of those that lost one of their files."""
     files = {CONFIG, METRICS, TIMING, DONE}
-    found = [Path(folder) for folder, inside, names in os.walk(place) if len(files & {*inside, *names}) >= 2]
-    return sorted(found)
+    directories = [Path(folder) for folder, inside, names in os.walk(place) if len(files & {*inside, *names}) >= 2]
+    return sorted(directories)
 
 
 def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
@@ -253,11 +253,11 @@ def _whole_number(digits: str) -> int:
 
 
 def _line(line: bytes) -> dict[str, Any]:
-    found = parse(line)
-    step = found.get("step")
+    record = parse(line)
+    step = record.get("step")
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         raise ValueError(f"its step must be a whole number, got {_short(step)}")
-    return found
+    return record
 
 
 def _is_whole(line: bytes) -> bool:
@@ -269,10 +269,10 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _metrics(line: bytes, before: int) -> dict[str, Any]:
-    found = _line(line)
-    if found["step"] < before:
-        raise ValueError(f"its step is {found['step']:,}, after {before:,}")
-    for name, value in found.items():
+    record = _line(line)
+    if record["step"] < before:
+        raise ValueError(f"its step is {record['step']:,}, after {before:,}")
+    for name, value in record.items():
         if name in _LISTS:
             fits = isinstance(value, list) and all(one is None or isinstance(one, float | int) for one in value)
         elif name in _WORDS:
@@ -281,7 +281,7 @@ def _metrics(line: bytes, before: int) -> dict[str, Any]:
             fits = value is None or is_number(value)
         if not fits:
             raise ValueError(f"{name} is {_short(value)}")
-    return found
+    return record
 
 
 def _is_timing(line: dict[str, Any]) -> bool:

@@ -169,13 +169,13 @@ def _contents(directory: Path) -> list[Path]:
 
 def versions() -> dict[str, str]:
     """The versions of what a run's arithmetic depends on."""
-    found = {"neoteny": __version__}
+    installed = {"neoteny": __version__}
     for name in ("numpy", "jax", "jaxlib", "flax", "optax"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def source() -> dict[str, Any]:

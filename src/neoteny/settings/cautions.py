@@ -47,8 +47,8 @@ def cautions(config: TrainConfig) -> list[str]:
 def _reach(config: TrainConfig) -> float:
     """Return the age up to which the weights of a run's replay change; 0 if they never do, or if that is not known."""
     replay = config.replay
-    made = make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
-    reach = getattr(getattr(made, "schedule", None), "reach", math.inf)
+    sampler = make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
+    reach = getattr(getattr(sampler, "schedule", None), "reach", math.inf)
     return reach if math.isfinite(reach) else 0
 
 

@@ -103,8 +103,8 @@ class ReplayConfig:
             check_schedule_type(schedule)
         except TypeError as error:
             raise UsageError(str(error)) from error
-        if given := self.numbers():
-            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(given)}")
+        if redundant := self.numbers():
+            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(redundant)}")
         name, numbers = name_and_numbers(schedule)
         object.__setattr__(self, "replay", name)
         for number, value in ({"replay_arg": parameters_as_text(numbers)} if ":" in name else numbers).items():
@@ -254,8 +254,8 @@ class TrainConfig:
             raise UsageError(f"agent_name must be one of {', '.join(AGENTS)}, got {name!r}")
         remedies = _made_remedies(data)
         parts = {"agent": AGENTS[name], "replay": ReplayConfig, "plasticity": PlasticityConfig}
-        made = {part: _made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
-        return dataclasses.replace(cast(TrainConfig, _made(TrainConfig, {**data, **made})), remedies=remedies)
+        part_configs = {part: _made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
+        return dataclasses.replace(cast(TrainConfig, _made(TrainConfig, {**data, **part_configs})), remedies=remedies)
 
     def run_id(self, own_parts: dict[str, str] | None = None) -> str:
         """Return eight letters that equal configurations share: see `neoteny.settings.identity`."""
@@ -297,10 +297,10 @@ def _made_remedies(data: dict[str, Any]) -> tuple[RemedyConfig, ...]:
     kinds = setting_types()
     if unknown := sorted(settings.keys() - kinds.keys()):
         raise UsageError(f"there is no setting plasticity.{unknown[0]}")
-    given = {
+    numbers = {
         name: _fit(f"plasticity.{name}", value, kinds[name]) for name, value in settings.items() if value is not None
     }
-    return (*remedies, *from_settings(names, given))
+    return (*remedies, *from_settings(names, numbers))
 
 
 def _is_required(setting: dataclasses.Field) -> bool:

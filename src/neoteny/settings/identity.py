@@ -74,9 +74,9 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:
     """Return what makes a run another one than its settings say: the user's own parts, or a length that was changed."""
-    made = facts["environment"]
-    own = {name: made[name] for name in ("make_env", "network") if made.get(name)}
-    planned = made.get("horizon", config.total_timesteps)
+    environment = facts["environment"]
+    own = {name: environment[name] for name in ("make_env", "network") if environment.get(name)}
+    planned = environment.get("horizon", config.total_timesteps)
     return own if planned == config.total_timesteps else {**own, "horizon": str(planned)}
 
 
@@ -120,14 +120,16 @@ def describe_network(network: Any) -> str:
 
 def check_same_network(directory: Path, recorded: str | None, network: Any) -> None:
     """Refuse another network than the one that a run was trained with."""
-    given = None if network is None else describe_network(network)
-    if given == recorded:
+    described = None if network is None else describe_network(network)
+    if described == recorded:
         return
-    if given is None:
+    if described is None:
         raise UsageError(f"{directory} was trained with a network of your own: give it with network=... in Python")
     if recorded is None:
         raise UsageError(f"{directory} was trained with the agent's own network: leave out network=")
-    raise UsageError(f"{directory} was trained with another network, {_in_a_line(recorded)}, got {_in_a_line(given)}")
+    raise UsageError(
+        f"{directory} was trained with another network, {_in_a_line(recorded)}, got {_in_a_line(described)}"
+    )
 
 
 def _in_a_line(text: str) -> str:
@@ -140,7 +142,7 @@ def _without_addresses(text: str) -> str:
 
 def _differing(config: Any, plain: Any, besides: set[str], defaults: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the fields of a dataclass that are neither as in `plain` nor at a default that is written as None."""
-    found = {}
+    differing = {}
     for name in (field.name for field in dataclasses.fields(config) if field.name not in besides):
         value = _one_form(getattr(config, name))
         usual = [
@@ -148,8 +150,8 @@ def _differing(config: Any, plain: Any, besides: set[str], defaults: dict[str, A
             *(_one_form(known[name]) for known in [defaults or {}] if name in known),
         ]
         if value not in usual:
-            found[name] = value
-    return found
+            differing[name] = value
+    return differing
 
 
 def _own_repeat(config: TrainConfig) -> int | None:
@@ -169,9 +171,9 @@ def _replay_defaults(config: TrainConfig) -> dict[str, Any]:
     return {**defaults, "decay_steps": config.default_decay_steps()}
 
 
-def _defaults_of(made: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
+def _defaults_of(kind: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
     """Return the defaults of what takes these numbers, by the names that they have as settings."""
-    accepted = inspect.signature(made).parameters
+    accepted = inspect.signature(kind).parameters
     return {number: accepted[field].default for number, field in numbers.items()}
 
 

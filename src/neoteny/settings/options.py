@@ -48,24 +48,24 @@ def parse(agent: str, argv: list[str]) -> Options:
     first.add_argument("--steps", "--total-timesteps", type=int)
     for flag in REPEATED:
         first.add_argument(flag, *EARLIER.get(flag, ()), action="append", default=[], dest=flag)
-    given, words = first.parse_known_args([_dashed(word) for word in argv])
+    parsed, words = first.parse_known_args([_dashed(word) for word in argv])
     for flag in REPEATED:
-        values = getattr(given, flag)
+        values = getattr(parsed, flag)
         words += [flag, *values] if values else []
-    start = start_from(agent, given.preset, tyro.MISSING, given.steps)
+    start = start_from(agent, parsed.preset, tyro.MISSING, parsed.steps)
     with _numbers():
         kind = _with_remedies()
         options = tyro.cli(
             kind,
             prog=name,
             description=f"Train {agent}. Numbers may be written 1000, 1_000, 1e3 or 1k, a million 1M.",
-            default=kind(_as(_WithoutRemedies, start), preset=given.preset, steps=given.steps),
+            default=kind(_as(_WithoutRemedies, start), preset=parsed.preset, steps=parsed.steps),
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
             args=words,
         )
     numbers = {name: value for name, value in vars(options.remedy_numbers).items() if value is not None}
     config = replace(_as(TrainConfig, options.config), remedies=from_settings(options.remedy, numbers))
-    return replace(options, config=complete(config, given.preset))
+    return replace(options, config=complete(config, parsed.preset))
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def restore_simulation(data: Any, state: dict[str, Any]) -> None:
     for name, saved in model.items():
         if arrays[name].dtype.kind == "f":
             arrays[name][...] = saved
-    for part, found in zip(parts, settings, strict=True):
-        for name, value in found.items():
+    for part, numbers in zip(parts, settings, strict=True):
+        for name, value in numbers.items():
             setattr(part, name, value)
     _write(kept, data)
     # dm_control steps with mj_step2 first, which goes on from the contacts and constraints that mj_step1 left. They
@@ -87,13 +87,13 @@ def _write(saved: dict[str, np.ndarray], data: Any) -> None:
 
 def _checked(part: Any, saved: dict[str, Any]) -> dict[str, Any]:
     """Saved options of a model, or its statistics: numbers that MuJoCo can work with."""
-    found = _same_numbers(_settings(part), saved)
-    for name, value in found.items():
+    numbers = _same_numbers(_settings(part), saved)
+    for name, value in numbers.items():
         if isinstance(value, int) and not isinstance(value, bool) and not _is_option(name, value):
             raise ValueError(f"{name} of its MuJoCo model is {value:,}")
-    if found.get("timestep", 1) <= 0:
-        raise ValueError(f"timestep of its MuJoCo model is {found['timestep']}")
-    return found
+    if numbers.get("timestep", 1) <= 0:
+        raise ValueError(f"timestep of its MuJoCo model is {numbers['timestep']}")
+    return numbers
 
 
 def _is_option(name: str, value: int) -> bool:
@@ -120,13 +120,13 @@ def _same_numbers(mine: dict[str, Any], saved: Any) -> dict[str, Any]:
 
 
 def _fields(struct: Any, *kinds: type) -> dict[str, Any]:
-    found = {name: getattr(struct, name) for name in dir(struct) if not name.startswith(_STATIC)}
-    return {name: value for name, value in found.items() if isinstance(value, kinds)}
+    members = {name: getattr(struct, name) for name in dir(struct) if not name.startswith(_STATIC)}
+    return {name: value for name, value in members.items() if isinstance(value, kinds)}
 
 
 def _settings(struct: Any) -> dict[str, Any]:
-    found = _fields(struct, int, float, np.ndarray)
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in found.items()}
+    fields = _fields(struct, int, float, np.ndarray)
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
 
 
 def _data_arrays(data: Any) -> dict[str, np.ndarray]:
@@ -150,7 +150,7 @@ def _pack(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 def _unpack(packed: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The saved arrays by name, of the shapes of `arrays`."""
     expected = _pack(arrays)
-    found = {}
+    unpacked = {}
     for dtype in expected.keys() | packed.keys():
         mine, saved = expected.get(dtype), packed.get(dtype)
         if mine is None or saved is None or mine["sizes"] != saved["sizes"]:
@@ -159,6 +159,6 @@ def _unpack(packed: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, 
         if values.dtype != dtype or values.shape != mine["values"].shape:
             raise ValueError(f"its MuJoCo model has other numbers of {dtype}")
         for name, size in mine["sizes"]:
-            found[name] = values[start : start + size].reshape(arrays[name].shape)
+            unpacked[name] = values[start : start + size].reshape(arrays[name].shape)
             start += size
-    return found
+    return unpacked

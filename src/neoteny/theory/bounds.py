@@ -85,16 +85,16 @@ def random_cases(rng: np.random.Generator, problems: int, each: int = 250) -> It
 
     Yields (problems of one shape, q, temperature) until `problems` have been given.
     """
-    given = 0
-    while given < problems:
-        count = min(each, problems - given)
+    yielded = 0
+    while yielded < problems:
+        count = min(each, problems - yielded)
         horizon, states, actions = (int(n) for n in rng.integers((1, 1, 2), (9, 7, 5)))
         mdp = random_mdps(rng, count, horizon, states, actions, concentration=float(10 ** rng.uniform(-1.5, 1)))
         temperature = random_temperature(rng)
         scale = 10 ** rng.uniform(-2, 1, (count, 1, 1, 1))
         kept = rng.integers(0, 2, (count, 1, 1, 1))  # Q* or nothing below the noise
         yield mdp, kept * optimal_q(mdp) + scale * rng.standard_normal(mdp.rewards.shape), temperature
-        given += count
+        yielded += count
 
 
 def tight_case(horizon: int, residual: float = 0.5, lure: float = 0.0) -> tuple[MDP, Floats]:

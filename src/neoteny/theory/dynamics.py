@@ -48,9 +48,9 @@ def _norm(vector: Floats) -> float:
 def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> Check:
     """The two terms sum to the measured gradient; as printed they do not."""
     runs = _runs(rng, each, soft)
-    found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
-    error = max(_norm(g.total - g.fresh - g.drift) for g in found)
-    moved = [g for g in found if _norm(g.drift) > 1e-6]
+    gradients = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
+    error = max(_norm(g.total - g.fresh - g.drift) for g in gradients)
+    moved = [g for g in gradients if _norm(g.drift) > 1e-6]
     printed, proof, sign = (
         float(np.median([_norm(g.drift - getattr(g, slip)) / _norm(g.drift) for g in moved]))
         for slip in ("drift_printed", "drift_in_proof", "drift_sign")
@@ -60,7 +60,7 @@ def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> C
     return Check(
         _name("Theorem 3", soft),
         says.replace("T f", "T^soft f") if soft else says,
-        f"largest difference {error:.0e} over {len(found):,} gradients; tabular, linear, neural f",
+        f"largest difference {error:.0e} over {len(gradients):,} gradients; tabular, linear, neural f",
         len(runs),
         error < ROUNDING < min(printed, proof, sign if soft else 1.0),
         f"said to hold, not stated; {slips}; T^soft with A.4's + alpha log pi: by {sign:.2f}" if soft else slips,
@@ -70,9 +70,9 @@ def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> C
 def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False) -> Check:
     """f_{H+1} = 0 removes the drift at the last step, and nowhere else."""
     runs = _runs(rng, each, soft)
-    found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
-    last = max(_norm(g.drift) for g in found if g.h == HORIZON - 1)
-    before = [g for g in found if g.h < HORIZON - 1]
+    gradients = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
+    last = max(_norm(g.drift) for g in gradients if g.h == HORIZON - 1)
+    before = [g for g in gradients if g.h < HORIZON - 1]
     moved = float(np.mean([_norm(g.drift) > 1e-9 for g in before]))
     ratio = float(
         np.sqrt(np.mean([_norm(g.drift) ** 2 for g in before]) / np.mean([_norm(g.fresh) ** 2 for g in before]))
@@ -101,9 +101,9 @@ def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: boo
             "SWD": replace(assumed, schedule=LinearDecay(20, 0.1)),
             "Adam": replace(assumed, f=Trained(rng.standard_normal((cells, 4)), (16,), fit_steps=20)),
         }.items():
-            found = [g for g in first_gradients(rng, run, 60) if g.k > 20]
+            gradients = [g for g in first_gradients(rng, run, 60) if g.k > 20]
             rests[name].append(
-                np.sqrt(sum(_norm(g.rest) ** 2 for g in found) / sum(_norm(g.fresh) ** 2 for g in found))
+                np.sqrt(sum(_norm(g.rest) ** 2 for g in gradients) / sum(_norm(g.fresh) ** 2 for g in gradients))
             )
     means = {name: float(np.mean(values)) for name, values in rests.items()}
     return Check(
@@ -120,9 +120,9 @@ def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = Fals
     """The fresh term with policy and targets fixed: its power of k."""
     ks = [int(k) for k in np.geomspace(10_000, 300_000, 6)]
     alphas = [random_temperature(rng) if soft else 0.0 for _ in range(problems)]
-    found = [fresh_term(rng, random_problem(rng, temperature=alpha), LAWS["uniform"], ks) for alpha in alphas]
+    terms = [fresh_term(rng, random_problem(rng, temperature=alpha), LAWS["uniform"], ks) for alpha in alphas]
     single, mean, turned = (
-        exponent(ks, np.stack([getattr(term, name) for term in found])) for name in ("single", "mean", "turned")
+        exponent(ks, np.stack([getattr(term, name) for term in terms])) for name in ("single", "mean", "turned")
     )
     return Check(
         _name("Fresh term", soft),
@@ -142,9 +142,11 @@ def raw_norm(rng: np.random.Generator, problems: int = 20, iterations: int = 320
     curves: dict[str, list[Floats]] = {"total": [], "fresh": [], "drift": []}
     for _ in range(problems):
         mdp, f = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_features(rng, STATES * ACTIONS, 5)
-        found = [g for g in first_gradients(rng, FQIRun(mdp, f, exact_targets=False), iterations) if g.h < HORIZON - 1]
+        gradients = [
+            g for g in first_gradients(rng, FQIRun(mdp, f, exact_targets=False), iterations) if g.h < HORIZON - 1
+        ]
         for part, rows in curves.items():
-            rows.append(np.array([_rms(found, part, low, high) for low, high in pairwise(edges)]))
+            rows.append(np.array([_rms(gradients, part, low, high) for low, high in pairwise(edges)]))
     middles = [float(np.sqrt(low * high)) for low, high in pairwise(edges)]
     powers = {part: exponent(middles, np.stack(rows)) for part, rows in curves.items()}
     return Check(
@@ -157,18 +159,18 @@ def raw_norm(rng: np.random.Generator, problems: int = 20, iterations: int = 320
     )
 
 
-def _rms(found: list[FirstGradient], part: str, low: int, high: int) -> float:
-    return float(np.sqrt(np.mean([_norm(getattr(g, part)) ** 2 for g in found if low <= g.k < high])))
+def _rms(gradients: list[FirstGradient], part: str, low: int, high: int) -> float:
+    return float(np.sqrt(np.mean([_norm(getattr(g, part)) ** 2 for g in gradients if low <= g.k < high])))
 
 
 def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 50) -> Check:
     """Effective rank of the kernel along warm-started FQI, beside fresh networks and networks trained once."""
-    found = [kernel_ranks(rng, iterations) for _ in range(problems)]
-    fresh = np.array([ranks.fresh.mean() for ranks in found])
-    drops = np.array([ranks.warm[-10:].mean() for ranks in found]) - fresh
-    once = np.array([ranks.once for ranks in found]) - fresh
+    all_ranks = [kernel_ranks(rng, iterations) for _ in range(problems)]
+    fresh = np.array([ranks.fresh.mean() for ranks in all_ranks])
+    drops = np.array([ranks.warm[-10:].mean() for ranks in all_ranks]) - fresh
+    once = np.array([ranks.once for ranks in all_ranks]) - fresh
     half, half_once = (1.96 * change.std(ddof=1) / np.sqrt(problems) for change in (drops, once))
-    full, warm_full = (float(np.mean([getattr(r, name) for r in found])) for name in ("fresh_full", "warm_full"))
+    full, warm_full = (float(np.mean([getattr(r, name) for r in all_ranks])) for name in ("fresh_full", "warm_full"))
     narrow = fresh_full_rank(rng, 200, (3, 3))
     return Check(
         "NTK rank",
@@ -181,7 +183,7 @@ def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 5
         f"fresh is full rank with probability 1 if overparameterised; ReLU networks of widths 3, 3 (43 parameters for "
         f"24 cells): {narrow:.0%}",
         data={
-            "warm": np.array([r.warm for r in found]).tolist(),
+            "warm": np.array([r.warm for r in all_ranks]).tolist(),
             "fresh": fresh.tolist(),
             "once": (once + fresh).tolist(),
         },

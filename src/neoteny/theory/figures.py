@@ -108,10 +108,10 @@ def choosing(panels: Any, size: int = 1_000_000) -> None:
     left, right = panels
     ts = np.geomspace(1_000, 1_000_000, 60)
     for w, colour, style in ((0.0, GREEN, ":"), (0.02, ORANGE, "--"), (0.1, BLUE, "-"), (0.3, PURPLE, "-.")):
-        found = [LinearDecay(float(t), w) for t in ts]
-        gains = [schedule.fresh_share(size, 1_000) * size / 1_000 for schedule in found]
+        decays = [LinearDecay(float(t), w) for t in ts]
+        gains = [schedule.fresh_share(size, 1_000) * size / 1_000 for schedule in decays]
         left.plot(ts, gains, style, color=colour, linewidth=2, label=f"w_min {w}")
-        right.plot(ts, [schedule.effective_sample_size(size) / size for schedule in found], style, color=colour, lw=2)
+        right.plot(ts, [schedule.effective_sample_size(size) / size for schedule in decays], style, color=colour, lw=2)
     for panel in panels:
         panel.axvspan(20_000, 100_000, color=GREY, alpha=0.15)
         panel.axvline(80_000, color="black", linewidth=0.8)

@@ -67,14 +67,14 @@ def kernel_ranks(
 
 def fresh_full_rank(rng: np.random.Generator, draws: int, widths: tuple[int, ...]) -> float:
     """The share of freshly initialised ReLU networks whose kernel on 24 Gaussian inputs has full rank."""
-    found = []
+    metrics = []
     for _ in range(draws):
         f = NeuralFunction(rng.standard_normal((24, 8)), widths, "relu")
-        found.append(gram_metrics(f.gram(f.initial(rng))))
-    return _full(found, 24)
+        metrics.append(gram_metrics(f.gram(f.initial(rng))))
+    return _full(metrics, 24)
 
 
 def _full(metrics: list[GramMetrics], cells: int) -> float:
     """The share whose condition number is below what rounding can tell."""
     limit = 1.0 / (cells * np.finfo(np.float64).eps)
-    return float(np.mean([found.condition_number < 0.99 * limit for found in metrics]))
+    return float(np.mean([kernel.condition_number < 0.99 * limit for kernel in metrics]))

@@ -117,13 +117,13 @@ def policy_values(mdp: MDP, policy: Floats, temperature: float = 0.0, as_printed
 def visitation(mdp: MDP, policy: Floats) -> Floats:
     """P(s_h = s, a_h = a | s_1 = x) under `policy`, for every start state x: (B, X, H, S, A)."""
     batch, horizon, states, actions = mdp.rewards.shape
-    found = np.empty((batch, states, horizon, states, actions))
+    visits = np.empty((batch, states, horizon, states, actions))
     at = np.broadcast_to(np.eye(states), (batch, states, states))
     for h in range(horizon):
-        found[:, :, h] = at[..., None] * policy[:, None, h]
-        flat = found[:, :, h].reshape(batch, states, states * actions)
+        visits[:, :, h] = at[..., None] * policy[:, None, h]
+        flat = visits[:, :, h].reshape(batch, states, states * actions)
         at = flat @ mdp.transitions[:, h].reshape(batch, states * actions, states)
-    return found
+    return visits
 
 
 def along(visits: Floats, table: Floats) -> Floats:

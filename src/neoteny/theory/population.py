@@ -102,14 +102,14 @@ def convergence(
     joint /= joint.sum(-1, keepdims=True)
     values = state_values(g, temperature)
     errors = ((f[..., None] - rewards[..., None] - values[:, None, :]) ** 2).reshape(problems, -1)
-    found = []
+    deviations = []
     for size in sizes:
         counts = rng.multinomial(size, joint)
         loss = (counts * errors).sum(-1) / size
         mu = counts.reshape(problems, cells, states).sum(-1) / size
         limit = population_limit(f, rewards, transitions, g, mu, temperature, with_variance, as_printed)
-        found.append(float(np.sqrt(np.mean((loss - limit) ** 2))))
-    return np.array(found)
+        deviations.append(float(np.sqrt(np.mean((loss - limit) ** 2))))
+    return np.array(deviations)
 
 
 def exponent(sizes: Sequence[float] | Floats, curves: Floats) -> tuple[float, float]:

@@ -37,9 +37,9 @@ def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Chec
     """The fresh term under a law: predicted in closed form, measured, and its power for large k."""
     says, limit, power = CLAIMS[name]
     law, ks = LAWS[name], [int(k) for k in np.geomspace(20, 30_000, 12)]
-    found = [fresh_term(rng, random_problem(rng), law, ks) for _ in range(problems)]
-    error = max(float(np.abs(term.measured / term.single - 1).max()) for term in found)
-    rest = float(np.mean([(term.rest / term.single)[-1] for term in found]))
+    terms = [fresh_term(rng, random_problem(rng), law, ks) for _ in range(problems)]
+    error = max(float(np.abs(term.measured / term.single - 1).max()) for term in terms)
+    rest = float(np.mean([(term.rest / term.single)[-1] for term in terms]))
     far = np.array([1e6, 1e7, 1e8])
     rate = exponent(far, np.array([law.share(int(k)) for k in far]))[0]
     tends = gain(law, 10**9)
@@ -53,8 +53,8 @@ def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Chec
         "SWD 'neutralizes the 1/k attenuation'" if name == "SWD, w_min 0.1" else "",
         {
             "k": ks,
-            "measured": np.exp(np.log([term.measured for term in found]).mean(0)).tolist(),
-            "predicted": np.exp(np.log([term.single for term in found]).mean(0)).tolist(),
+            "measured": np.exp(np.log([term.measured for term in terms]).mean(0)).tolist(),
+            "predicted": np.exp(np.log([term.single for term in terms]).mean(0)).tolist(),
         },
     )
 

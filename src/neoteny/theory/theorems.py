@@ -92,9 +92,9 @@ def theorem_2(rng: np.random.Generator, problems: int = 20_000, soft: bool = Fal
     """The suboptimality bound, over random problems and q tables."""
     ratios, broken = [], 0
     for mdp, q, temperature in random_cases(rng, problems):
-        found = suboptimality(mdp, q, temperature if soft else 0.0)
-        ratios.append(found.ratio.max(-1))
-        broken += int((found.left > found.right + ROUNDING).any(-1).sum())
+        bound = suboptimality(mdp, q, temperature if soft else 0.0)
+        ratios.append(bound.ratio.max(-1))
+        broken += int((bound.left > bound.right + ROUNDING).any(-1).sum())
     largest = np.concatenate(ratios)
     mdp, q, temperature = many_actions_case()
     printed = float(suboptimality(mdp, q, temperature, as_printed=True).ratio[0, 0])

@@ -19,19 +19,19 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
     """`make_env`, refused if it returns an environment twice: two of a run's environments would be one."""
     if make_env is None:
         return None
-    made: list[gym.Env] = []
+    earlier: list[gym.Env] = []
 
     @functools.wraps(make_env)  # its name is part of the run's id
     def make_another() -> gym.Env:
         env: Any = make_env()
         if not isinstance(env, gym.Env):
             raise UsageError(f"make_env must return a Gymnasium environment (gymnasium.Env), got {env!r}")
-        if any(env.unwrapped is other for other in made):
+        if any(env.unwrapped is other for other in earlier):
             raise UsageError(
                 f"make_env returned the same environment twice, {env}: it must make a new one at every call, such as "
                 "lambda: gym.make(...)"
             )
-        made.append(env.unwrapped)
+        earlier.append(env.unwrapped)
         return env
 
     return make_another
@@ -40,15 +40,15 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
 def first_observations(made: SyncVectorEnv, seeds: list[int | None]) -> NDArray[Any]:
     """Reset every environment; one sentence if what a reset returns is not what the observation space says."""
     try:
-        found: NDArray[Any] = made.reset(seed=seeds)[0]
+        observations: NDArray[Any] = made.reset(seed=seeds)[0]
     except Exception:
         for env in made.envs:
             _check_reset(env)
         raise
-    if not np.isfinite(found).all():
+    if not np.isfinite(observations).all():
         name = type(made.envs[0].unwrapped).__name__
         raise UsageError(f"reset of {name} returned NaN or infinity in its observation: every number must be finite")
-    return found
+    return observations
 
 
 def _check_reset(env: Any) -> None:
@@ -62,10 +62,10 @@ def _check_reset(env: Any) -> None:
         return
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise UsageError(f"reset of {name} must return an observation and a dict, (obs, info), got {returned!r}")
-    found, said = _shape(returned[0]), _shape_of(env.observation_space)
-    if found != said:
+    shape, said = _shape(returned[0]), _shape_of(env.observation_space)
+    if shape != said:
         raise UsageError(
-            f"reset of {name} returned an observation of shape {found}, and its observation_space has {said}"
+            f"reset of {name} returned an observation of shape {shape}, and its observation_space has {said}"
         )
 
 

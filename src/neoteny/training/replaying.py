@@ -29,13 +29,13 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
     config = _own_environment(directory)
     policy, problem = load_with_problem(directory)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
-    made = envs.make(config.env, episodes, options)
+    vector_env = envs.make(config.env, episodes, options)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     try:
-        _check_same_problem(directory, problem, problem_of(made, config))
-        return evaluate(policy, made, seed, 0, epsilon)
+        _check_same_problem(directory, problem, problem_of(vector_env, config))
+        return evaluate(policy, vector_env, seed, 0, epsilon)
     finally:
-        made.close()
+        vector_env.close()
 
 
 def _check_same_problem(directory: Path, saved: Problem, here: Problem) -> None:
@@ -51,14 +51,14 @@ def film(directory: Path, seed: int) -> Path:
     import imageio.v3 as iio
 
     policy, _ = load_with_problem(directory)
-    made, obs, frames = start_filming(directory, seed)
+    vector_env, obs, frames = start_filming(directory, seed)
     ended = False
     while not ended:
-        obs, _, terminated, truncated, _ = made.step(policy(obs))
+        obs, _, terminated, truncated, _ = vector_env.step(policy(obs))
         ended = bool(terminated[0] or truncated[0])
         if not ended:
-            frames.append(made.render()[0])
-    made.close()
+            frames.append(vector_env.render()[0])
+    vector_env.close()
     path = inside(directory, "video.mp4")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*os.fork", category=RuntimeWarning)  # imageio starts ffmpeg by it
@@ -77,9 +77,9 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
         raise missing_extra("--video", "train", error) from error
     options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
     try:
-        made = envs.make(config.env, 1, options)
-        obs, _ = made.reset(seed=seed)
-        frame = made.render()[0]
+        vector_env = envs.make(config.env, 1, options)
+        obs, _ = vector_env.reset(seed=seed)
+        frame = vector_env.render()[0]
     except UsageError:
         raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:
@@ -89,7 +89,7 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
             f"--video cannot render here ({type(error).__name__}: {error}): install a GL library, on Debian "
             "libegl1 (then MUJOCO_GL=egl) or libosmesa6 (then MUJOCO_GL=osmesa)"
         ) from error
-    return made, obs, [frame]
+    return vector_env, obs, [frame]
 
 
 def _own_environment(directory: Path) -> TrainConfig:

@@ -60,8 +60,8 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
     keep_compiled()
     make_env = each_new(make_env)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
-    made = envs.make(config.env, config.num_envs, options, make_env)
-    problem = dataclasses.replace(problem_of(made, config), total_timesteps=horizon)
+    vector_env = envs.make(config.env, config.num_envs, options, make_env)
+    problem = dataclasses.replace(problem_of(vector_env, config), total_timesteps=horizon)
     sampler = make_sampler(
         config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
     )
@@ -71,11 +71,11 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         raise UsageError(str(error)) from error
     facts = {
         "versions": envs.versions(),
-        "observation": str(made.single_observation_space),
-        "observation_keys": envs.observation_keys(made),
+        "observation": str(vector_env.single_observation_space),
+        "observation_keys": envs.observation_keys(vector_env),
         "make_env": None,
         "network": None,
-        **describe_own(make_env, made.envs[0], network),
+        **describe_own(make_env, vector_env.envs[0], network),
         "backend": backend,
         "horizon": horizon,
     }
@@ -100,8 +100,8 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
     session = Session(
         state=state,
         buffer=buffer,
-        envs=made,
-        obs=first_observations(made, seeds(config)),
+        envs=vector_env,
+        obs=first_observations(vector_env, seeds(config)),
         rng=np.random.default_rng([config.seed, 1]),
     )
     return setup, session

@@ -121,24 +121,25 @@ def resume(
         progress = Progress(config, quiet)
         restored: list[bool] = []
 
-        def use(found: Checkpoint, state: dict[str, Any]) -> None:
-            _check_same_config(directory, found, recorded)
-            check_log(directory, found.log_position, state.get("log"))
-            restored[:] = [restore(session, setup.agent, setup.remedies, state, found.step, not new_episodes)]
-            checkpoint.put_back(directory, found, state["replay"], session.buffer)
+        def use(manifest: Checkpoint, state: dict[str, Any]) -> None:
+            _check_same_config(directory, manifest, recorded)
+            check_log(directory, manifest.log_position, state.get("log"))
+            restored[:] = [restore(session, setup.agent, setup.remedies, state, manifest.step, not new_episodes)]
+            checkpoint.put_back(directory, manifest, state["replay"], session.buffer)
 
-        found = None
+        manifest = None
         log = inside(directory, METRICS)
         if manifests(directory) or (log.exists() and log.stat().st_size):
-            found, complaints = checkpoint.load(directory, use)
+            manifest, complaints = checkpoint.load(directory, use)
             for complaint in complaints:
                 progress.say(f"{complaint}; going on from the one before")
-        step, position = (found.step, found.log_position) if found else (0, 0)  # killed before its first checkpoint
-        restarted = found is not None and not restored[0]
+        # Without a manifest it was killed before its first checkpoint.
+        step, position = (manifest.step, manifest.log_position) if manifest else (0, 0)
+        restarted = manifest is not None and not restored[0]
         if restarted:  # before anything on disk is changed: the environment may fail
             session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
         reopened = Run.reopen(directory, config, step, position, held, progress.say)
-        checkpoints = Checkpoints(directory, found)
+        checkpoints = Checkpoints(directory, manifest)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
         progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
         if restarted:
@@ -168,15 +169,15 @@ def _check_can_go_on(
 
 def _changed_versions(directory: Path, facts: dict[str, Any]) -> list[str]:
     """Each library that is not what the run began with: name, then and now."""
-    found, backend = (fact(directory, facts, name) for name in ("versions", "backend"))
-    began = {**facts.get("versions", {}), **found, "backend": backend}
+    env_versions, backend = (fact(directory, facts, name) for name in ("versions", "backend"))
+    began = {**facts.get("versions", {}), **env_versions, "backend": backend}
     now = {**versions(), **envs.versions(), "backend": jax.default_backend()}
     return [f"{name} {then}, now {now.get(name, 'none')}" for name, then in began.items() if now.get(name) != then]
 
 
-def _check_same_config(directory: Path, found: Checkpoint, recorded: dict[str, Any]) -> None:
+def _check_same_config(directory: Path, manifest: Checkpoint, recorded: dict[str, Any]) -> None:
     """Refuse a config.json that was edited since the checkpoint."""
-    for name, was, now in changed_settings(found.config, recorded):
+    for name, was, now in changed_settings(manifest.config, recorded):
         raise UsageError(
             f"{directory}/config.json was changed since the checkpoint: {name} is {now} and was {was}; change it back, "
             "or train anew"

@@ -64,13 +64,13 @@ class PlasticityCallback(BaseCallback):
         if steps:
             fresh_alone = self._passes(buffer, np.resize(newest, self.samples))
             share = buffer.share_of_newest(steps) if ages else steps / held
-        found: dict[str, float] = {}
+        measures: dict[str, float] = {}
         for network, passed in mixed.items():
             fresh_norm, norm = (float(l2_norm(one.gradients)) for one in (fresh_alone[network], passed))
-            found |= {f"{network}/{name}": value for name, value in _of_units(passed).items()}
-            found[f"{network}/gradient_l2"] = norm
-            found[f"{network}/fresh_gradient_share"] = share * fresh_norm / max(norm, 1e-30)
-        return found
+            measures |= {f"{network}/{name}": value for name, value in _of_units(passed).items()}
+            measures[f"{network}/gradient_l2"] = norm
+            measures[f"{network}/fresh_gradient_share"] = share * fresh_norm / max(norm, 1e-30)
+        return measures
 
     def _passes(self, buffer: ReplayBuffer, slots: Any) -> dict[str, Pass]:
         state = np.random.get_state()  # noqa: NPY002 - which environment's transition of a slot SB3 draws from this

@@ -37,9 +37,9 @@ def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
     model.policy.set_training_mode(False)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        found = _passes(model, batch)
+        by_network = _passes(model, batch)
     model.policy.set_training_mode(training)
-    return found
+    return by_network
 
 
 def hidden_of(module: nn.Module) -> list[HiddenModule]:

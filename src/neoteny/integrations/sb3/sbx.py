@@ -93,7 +93,7 @@ def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
     return {
         "critic": Pass(
             [gradient for single in each for gradient in single.gradients],
-            {f"{index}/{name}": found for index, single in enumerate(each) for name, found in single.deltas.items()},
+            {f"{index}/{name}": delta for index, single in enumerate(each) for name, delta in single.deltas.items()},
             {f"{index}/{name}": read for index, single in enumerate(each) for name, read in single.activations.items()},
         ),
         "actor": _pass(

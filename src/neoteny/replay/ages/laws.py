@@ -34,9 +34,9 @@ class Law(Protocol):
 def search(sums: Floats, keys: Floats) -> Ints:
     """For each key the first index whose running sum is above it. Keys in order are found several times as fast."""
     order = keys.argsort()
-    found = np.empty(len(keys), np.int64)
-    found[order] = sums.searchsorted(keys.take(order), side="right")
-    return found
+    indices = np.empty(len(keys), np.int64)
+    indices[order] = sums.searchsorted(keys.take(order), side="right")
+    return indices
 
 
 def spread(steps: Callable[[int], Ints], rng: np.random.Generator, size: int, num_stored: int, num_envs: int) -> Ints:
