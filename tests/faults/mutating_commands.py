@@ -19,8 +19,10 @@ import numpy as np
 import neoteny
 from mutating_files import sha256, the_run
 from neoteny.cli import main
+from neoteny.commands import claims
+from neoteny.commands import sweep as command
 from neoteny.errors import UsageError
-from neoteny.experiments import claims, command, estimate, plan
+from neoteny.experiments import estimate, plan
 from neoteny.experiments.sweep import Outcome as Swept
 from neoteny.experiments.work import carry_out, is_done, reason
 from neoteny.report import figures, statistics

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from neoteny.cli import main
-from neoteny.theory import command, dynamics, replays
+from neoteny.commands import theory as command
+from neoteny.theory import dynamics, replays
 from neoteny.theory.gradient import LAWS, Law, fresh_term, gain, random_problem
 from neoteny.theory.kernel import fresh_full_rank, kernel_ranks
 from neoteny.theory.population import exponent
