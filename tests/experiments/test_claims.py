@@ -253,8 +253,8 @@ def test_claims_of_a_plan_that_has_no_laptop_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.toml").write_text(OWN)
-    for module in ("claims", "plan"):  # claims is imported as it is, before plan is changed
-        monkeypatch.setattr(f"neoteny.experiments.{module}.papers_plans", lambda: {"ours/mine": tmp_path / "mine.toml"})
+    for module in ("commands.claims", "experiments.plan"):  # claims is imported as it is, before plan is changed
+        monkeypatch.setattr(f"neoteny.{module}.papers_plans", lambda: {"ours/mine": tmp_path / "mine.toml"})
     assert main(["claims", "--out", str(tmp_path), "--archives", str(tmp_path)]) == 0
     assert "runs done: 0 of 4 at full scale\n" in capsys.readouterr().out
 
