@@ -1,13 +1,44 @@
-"""What holds of all tests: examples are not timed, and what was measured is said at the end, on several cores too."""
+"""What holds of all tests: examples are not timed, memory is given back after each file, and what was measured is said
+at the end, on several cores too."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import resource
+import sys
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # by default an example that takes 0.2 s fails
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_is_given_back() -> Iterator[None]:
+    """JAX keeps every program that it has compiled: over all files that is several GB in each worker."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker of xdist, tell how much memory it took at most."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Say it where everybody sees it."""
+    if peak := getattr(node, "workeroutput", {}).get("peak"):
+        print(f"\n{node.gateway.id} took {peak:,} MB of memory at most")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
