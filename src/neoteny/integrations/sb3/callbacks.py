@@ -97,7 +97,7 @@ def is_sbx(model: Any) -> bool:
     return next(model.policy.parameters(), None) is None
 
 
-class _Intervention(BaseCallback):
+class _Remedy(BaseCallback):
     """Changes networks every so many updates; in torch, so for SB3's own agents."""
 
     restarts = True
@@ -148,7 +148,7 @@ class _Intervention(BaseCallback):
         raise NotImplementedError
 
 
-class ShrinkPerturbCallback(_Intervention):
+class ShrinkPerturbCallback(_Remedy):
     """theta <- keep theta + (1 - keep) theta_fresh, every so many updates; Ash & Adams (2020)."""
 
     def __init__(self, every: int = 100_000, keep: float = 0.8) -> None:
@@ -161,7 +161,7 @@ class ShrinkPerturbCallback(_Intervention):
         return partial(shrink_perturb, new=fresh(network), keep=self.keep)
 
 
-class ResetCallback(_Intervention):
+class ResetCallback(_Remedy):
     """New weights for every layer, every so many updates; Nikishin et al. (2022)."""
 
     def __init__(self, every: int = 200_000) -> None:
@@ -171,7 +171,7 @@ class ResetCallback(_Intervention):
         return partial(reset, new=fresh(network))
 
 
-class ReDoCallback(_Intervention):
+class ReDoCallback(_Remedy):
     """Units whose dormancy score is at most tau: new weights in, none out; Sokar et al. (2023)."""
 
     restarts = False
