@@ -111,8 +111,8 @@ def test_claims_name_it_and_leave_it_out(
     other = write(out, runs[0], 900.0, gamma=0.5)
     for run in runs[1:]:
         write(out, run, 100.0)
-    for module in ("claims", "plan"):
-        monkeypatch.setattr(f"neoteny.experiments.{module}.papers_plans", lambda: {"ours/mine": Path(plan)})
+    for module in ("commands.claims", "experiments.plan"):
+        monkeypatch.setattr(f"neoteny.{module}.papers_plans", lambda: {"ours/mine": Path(plan)})
     assert main(["claims", "--out", str(out), "--archives", str(tmp_path / "none")]) == 0
     said = capsys.readouterr().out
     assert f"Left out: {other}, which is not the plan's run (gamma 0.5 instead of 0.99)." in said

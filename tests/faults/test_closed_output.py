@@ -83,7 +83,7 @@ def test_commands_that_train_drop_what_cannot_be_shown(command: str, monkeypatch
         ended.append(True)
         return 0
 
-    monkeypatch.setitem(cli.COMMANDS, command, talk)
+    monkeypatch.setattr(f"neoteny.commands.{command}.main", talk)
     with monkeypatch.context() as broken:
         broken.setattr(sys, "stdout", Broken())
         broken.setattr(sys, "stderr", Broken())

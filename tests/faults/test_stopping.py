@@ -179,7 +179,7 @@ def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: An
     monkeypatch.setattr(Failing, "mended", True)
     buffers = remember_buffers(monkeypatch)
     neoteny.resume(run, make_env=Failing, quiet=True)
-    assert "its episode begins again" in capsys.readouterr().err
+    assert "so the episode begins again" in capsys.readouterr().err
     restarted = [line for line in read_metrics(run) if "episodes_restarted" in line]
     assert restarted == [{"step": 150, "episodes_restarted": 1}]
     held = buffers[0].gather(np.arange(300))

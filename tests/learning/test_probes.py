@@ -56,9 +56,9 @@ def values(agent: AgentConfig, state: Any, obs: float) -> float:
 
     x = jnp.array([[obs]])
     if isinstance(agent, DDQNConfig):
-        return float(ActionValues(MLP(agent.widths), 2).apply(state.online, x).max())
+        return float(ActionValues(MLP(agent.widths), 2).apply(state.critics.params, x).max())
     trunk = MLP(agent.widths) if isinstance(agent, TD3Config) else SimBa(agent.critic_width, agent.critic_blocks)
-    return float(Critics(trunk).apply(state.critics, x, jnp.array([[0.3]])).mean())
+    return float(Critics(trunk).apply(state.critics.params, x, jnp.array([[0.3]])).mean())
 
 
 @pytest.mark.slow
