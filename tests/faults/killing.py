@@ -36,15 +36,18 @@ def words(agent: str, replay: str) -> list[str]:
 
 
 def start(*arguments: str, cores: set[int] | None = None) -> subprocess.Popen[str]:
-    """Neoteny in a process of its own, pinned as the thread that starts it."""
+    """Neoteny in a process of its own, pinned as the thread that starts it; it hears every signal, also under nohup."""
     usual = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores or usual)
+    ours = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
         return subprocess.Popen(
             [sys.executable, "-m", "neoteny", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
     finally:
         os.sched_setaffinity(0, usual)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
