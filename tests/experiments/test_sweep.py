@@ -15,6 +15,7 @@ import pytest
 
 import neoteny
 from browser import opened
+from killing import every_signal_heard
 from neoteny.cli import main
 from neoteny.commands.archive import archive
 from neoteny.commands.sweep import joined
@@ -221,7 +222,8 @@ def test_ctrl_c_and_stop_after_leave_everything_resumable(whole: Path, tmp_path:
     plan, out = write_plan(tmp_path, seeds="[1]"), tmp_path / "runs"
     command = [sys.executable, "-m", "neoteny", "sweep", plan, "--out", str(out)]
     runs = load_plan(plan).runs
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with every_signal_heard():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not any(steps_done(out / run.directory) > 300 for run in runs):
         assert process.poll() is None
         time.sleep(0.02)

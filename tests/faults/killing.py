@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +37,31 @@ def words(agent: str, replay: str) -> list[str]:
     return ["train", agent, *f"{AGENTS[agent]} {REPLAYS[replay]} {COMMON}".split()]
 
 
+@contextmanager
+def every_signal_heard() -> Iterator[None]:
+    """Let processes that are started here hear signals that this one was started to ignore, as under nohup."""
+    ours = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
 def start(*arguments: str, cores: set[int] | None = None) -> subprocess.Popen[str]:
     """Neoteny in a process of its own, pinned as the thread that starts it; it hears every signal, also under nohup."""
     usual = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores or usual)
-    ours = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
-        return subprocess.Popen(
-            [sys.executable, "-m", "neoteny", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        with every_signal_heard():
+            return subprocess.Popen(
+                [sys.executable, "-m", "neoteny", *arguments],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
     finally:
         os.sched_setaffinity(0, usual)
-        for number, handler in ours.items():
-            signal.signal(number, handler)
 
 
 def finish(process: subprocess.Popen[str]) -> str:

@@ -16,6 +16,7 @@ import pytest
 import neoteny
 from neoteny import cli
 from neoteny.agents.configs import TD3Config
+from neoteny.commands.done import print_done
 from neoteny.errors import RunStopped, UsageError
 from neoteny.runs.checkpoint import Checkpoints
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -90,7 +91,7 @@ def test_an_error_of_the_system_names_no_file_that_it_does_not_know(
     def fail(argv: list[str]) -> int:
         raise error
 
-    monkeypatch.setitem(cli.COMMANDS, "list", fail)
+    monkeypatch.setattr("neoteny.commands.list.main", fail)
     assert cli.main(["list"]) == 1
     assert capsys.readouterr().err == f"{said}\n"
 
@@ -108,7 +109,7 @@ def test_commands_can_be_pasted_into_a_shell(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(UsageError, match="already contains a run") as taken:
         neoteny.train(tiny(), out=place, make_env=Odd, quiet=True)
     assert command_in(str(taken.value).split(", name another")[0], "resume") == ["neoteny", "resume", str(place)]
-    cli._print_done(place)
+    print_done(place)
     for line in capsys.readouterr().out.splitlines()[-2:]:
         assert shlex.split(line)[2:] == [str(place)]
     assert Checkpoints(tmp_path).how_to_go_on() == "there is no checkpoint to go on from"
