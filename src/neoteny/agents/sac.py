@@ -16,19 +16,18 @@ from jax.random import key_data
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
-    TrainableNetwork,
     UpdateReport,
     many_updates,
     polyak,
-    squared_errors,
     td_target,
 )
 from neoteny.agents.configs import SACConfig
+from neoteny.agents.continuous import describe_actor, describe_critics
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
 from neoteny.agents.problem import Problem
-from neoteny.networks import Critics, Gaussian, SimBa, anatomy
+from neoteny.networks import Critics, Gaussian, SimBa
 
 Tree = Any
 
@@ -72,7 +71,6 @@ def make(
     learner = Learner(remedies)
     apply = learner.apply
     scale, middle = problem.scale()
-    obs_like, action_like = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
 
     def norm(stats: Normaliser, obs: Array) -> Array:
         return normalise(stats, obs) if config.normalise else obs
@@ -123,28 +121,14 @@ def make(
     def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
         return apply(critics, params, norm(state.acting.norm, batch["obs"]), batch["action"])
 
+    def adamw() -> optax.GradientTransformation:
+        return optax.adamw(config.lr, weight_decay=config.weight_decay)
+
     networks = {
-        "actor": TrainableNetwork(
-            "actor",
-            "policy",
-            anatomy(actor),
-            init=lambda key: actor.init(key, obs_like),
-            optimiser=optax.adamw(config.lr, weight_decay=config.weight_decay),
-            forward=of_observations,
-            loss=actor_loss,
-            value=lambda outputs, batch: outputs[0],
-            has_target=False,
+        "actor": describe_actor(
+            actor, problem, adamw(), of_observations, actor_loss, lambda outputs: outputs[0], False
         ),
-        "critics": TrainableNetwork(
-            "critics",
-            "value",
-            anatomy(critics),
-            init=lambda key: critics.init(key, obs_like, action_like),
-            optimiser=optax.adamw(config.lr, weight_decay=config.weight_decay),
-            forward=of_actions,
-            loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
-            value=lambda values, batch: values.T,
-        ),
+        "critics": describe_critics(critics, problem, adamw(), of_actions, target),
     }
 
     def init(key: Array) -> State:

@@ -16,17 +16,16 @@ from jax.random import key_data
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
-    TrainableNetwork,
     UpdateReport,
     many_updates,
     polyak,
-    squared_errors,
     td_target,
 )
 from neoteny.agents.configs import TD3Config
+from neoteny.agents.continuous import describe_actor, describe_critics
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.problem import Problem
-from neoteny.networks import MLP, Critics, Deterministic, anatomy
+from neoteny.networks import MLP, Critics, Deterministic
 
 Tree = Any
 
@@ -54,7 +53,6 @@ def make(
     learner = Learner(remedies)
     apply = learner.apply
     scale, middle = problem.scale()
-    obs_like, action_like = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
 
     def bounded(raw: Array) -> Array:
         return jnp.tanh(raw) * scale + middle
@@ -84,27 +82,16 @@ def make(
         """-Q1(s, pi(s))."""
         return -apply(critics, state.critics.params, batch["obs"], bounded(raw))[0], {}
 
+    def of_observations(params: Tree, state: State, batch: dict[str, Array]) -> Array:
+        return apply(actor, params, batch["obs"])
+
+    def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
+        return apply(critics, params, batch["obs"], batch["action"])
+
+    actor_adam, critics_adam = optax.adam(config.actor_lr), optax.adam(config.critic_lr)
     networks = {
-        "actor": TrainableNetwork(
-            "actor",
-            "policy",
-            anatomy(actor),
-            init=lambda key: actor.init(key, obs_like),
-            optimiser=optax.adam(config.actor_lr),
-            forward=lambda params, state, batch: apply(actor, params, batch["obs"]),
-            loss=actor_loss,
-            value=lambda raw, batch: raw,
-        ),
-        "critics": TrainableNetwork(
-            "critics",
-            "value",
-            anatomy(critics),
-            init=lambda key: critics.init(key, obs_like, action_like),
-            optimiser=optax.adam(config.critic_lr),
-            forward=lambda params, state, batch: apply(critics, params, batch["obs"], batch["action"]),
-            loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
-            value=lambda values, batch: values.T,
-        ),
+        "actor": describe_actor(actor, problem, actor_adam, of_observations, actor_loss, lambda raw: raw, True),
+        "critics": describe_critics(critics, problem, critics_adam, of_actions, target),
     }
 
     def init(key: Array) -> State:
