@@ -170,7 +170,7 @@ def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: An
     assert raised.traceback[-1].name == "step"
     assert raised.traceback[-1].path.name == "test_stopping.py"
     assert raised.value.__notes__ == [
-        f"neoteny: the environment raised this at step 150; saved at step 150, to go on with: neoteny resume {run}"
+        f"neoteny: this was raised at step 150; saved at step 150, to go on with: neoteny resume {run}"
     ]
     monkeypatch.setattr(Failing, "mended", True)
     buffers = remember_buffers(monkeypatch)
