@@ -16,6 +16,7 @@ from neoteny import __version__
 from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.output import dropping, finish
+from neoteny.training.signals import left_at_once
 from neoteny.wording import did_you_mean
 
 
@@ -28,7 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            with dropping() if name in TRAINING else nullcontext():
+            with (
+                dropping() if name in TRAINING else nullcontext(),
+                left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
+            ):
                 return _run(name, words[length:])
     print(f"neoteny: {_unknown(words[0])}", file=sys.stderr)
     return 2
@@ -38,7 +42,8 @@ def _run(name: str, argv: list[str]) -> int:
     """Run a command, and say in a sentence what went wrong if something did."""
     try:
         status = COMMANDS[name](argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as in a process that was started without
+            sys.stdout.flush()
         return status
     except UsageError as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
@@ -58,7 +63,7 @@ def _run(name: str, argv: list[str]) -> int:
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
         return error.status
-    except KeyboardInterrupt:  # before a run began: one that trains is saved first, and says how to resume it
+    except KeyboardInterrupt:
         print(f"\nneoteny {name}: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
 
@@ -332,6 +337,9 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 TRAINING = {"train", "resume", "sweep", "reproduce", "demo"}
 """The commands that train: what they cannot print is dropped, and they go on. Others are of no use without it."""
+
+SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce"}
+"""The commands that load JAX and simulators first, where Ctrl-C leaves at once. A run that has begun is saved."""
 
 
 _ALSO = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}

@@ -70,18 +70,17 @@ def dropping() -> Iterator[None]:
             finish(stream)
 
 
-def finish(stream: TextIO) -> bool:
-    """Write what a stream still holds, and return whether that was possible; if not, Python will not try again."""
+def finish(stream: TextIO | None) -> None:
+    """Write what a stream still holds, or drop it, so that Python does not try again when it exits."""
     try:
-        stream.flush()
-    except ValueError:
-        return False
+        if stream is not None:
+            stream.flush()
+    except ValueError:  # it was closed
+        pass
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        return False
-    return True
 
 
 def _open_missing() -> None:

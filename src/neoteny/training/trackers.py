@@ -62,11 +62,10 @@ class TensorBoard:
         if self._file is None:
             self._path.parent.mkdir(exist_ok=True)
             self._file = self._path.open("xb", buffering=0)
-        data = _record(event.SerializeToString())
+        data = rest = _record(event.SerializeToString())
         try:
-            written = self._file.write(data)
-            if written < len(data):
-                raise OSError(28, "No space left on device")
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.seek(self._length)
             self._file.truncate()
