@@ -6,13 +6,17 @@ import importlib
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from neoteny import __version__
 from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.output import dropping, finish
+from neoteny.training.signals import left_at_once
 from neoteny.wording import did_you_mean
 
 
@@ -25,26 +29,43 @@ def main(argv: list[str] | None = None) -> int:
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            return _run(name, words[length:])
+            with (
+                dropping() if name in TRAINING else nullcontext(),
+                left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
+            ):
+                return _run(name, words[length:])
     print(f"neoteny: {_unknown(words[0])}", file=sys.stderr)
     return 2
 
 
 def _run(name: str, argv: list[str]) -> int:
+    """Run a command, and say in a sentence what went wrong if something did."""
     try:
-        return COMMANDS[name](argv)
+        status = COMMANDS[name](argv)
+        if sys.stdout is not None:  # as in a process that was started without
+            sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 2
     except RunStopped as error:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # of a command below which the reader has seen enough, as with | head
+        finish(sys.stdout)
+        return 1
     except OSError as error:
-        print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+        finish(sys.stdout)
+        where = f": {error.filename}" if error.filename else ""
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        print(f"neoteny {name}: {error.strerror or error}{where}{notes}", file=sys.stderr)
         return 1
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
         return error.status
+    except KeyboardInterrupt:
+        print(f"\nneoteny {name}: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def train(argv: list[str]) -> int:
@@ -312,6 +333,13 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "help": show_help,
     "version": version,
 }
+
+
+TRAINING = {"train", "resume", "sweep", "reproduce", "demo"}
+"""The commands that train: what they cannot print is dropped, and they go on. Others are of no use without it."""
+
+SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce"}
+"""The commands that load JAX and simulators first, where Ctrl-C leaves at once. A run that has begun is saved."""
 
 
 _ALSO = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}

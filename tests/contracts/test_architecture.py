@@ -15,6 +15,7 @@ PACKAGE = Path(neoteny.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
     "wording": set(),
+    "output": set(),
     "arguments": {"errors", "wording"},
     "replay": {"errors"},
     "networks": set(),
@@ -34,8 +35,9 @@ MAY_IMPORT = {
     "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
 }
 """Each room, and the other rooms of ours that it may import."""
-EVERYWHERE = {"errors", "wording", "arguments"}
-"""What every room may: the errors that a person is shown, their wording, and how commands read their arguments."""
+EVERYWHERE = {"errors", "wording", "output", "arguments"}
+"""What every room may: the errors that a person is shown, their wording, how they are shown, and how commands read
+their arguments."""
 
 
 def rooms() -> dict[str, list[Path]]:

@@ -342,10 +342,8 @@ def test_a_resume_that_cannot_set_up_changes_nothing(run: Path, monkeypatch: Any
     def no_environment() -> Any:
         raise RuntimeError("the simulator does not start")
 
-    import tensorboardX
-
     with monkeypatch.context() as broken:
-        broken.setattr(tensorboardX, "SummaryWriter", no_disk)
+        broken.setattr("neoteny.training.run.Lines", no_disk)
         with pytest.raises(OSError, match="No space left"):
             neoteny.resume(run, steps=900, quiet=True)
     with pytest.raises(Exception, match="the simulator does not start"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from killing import committed, finish, same, start
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped
+from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training import files, setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.run import read_lines, read_metrics
@@ -52,7 +54,7 @@ PENDULUM = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start(*PENDULUM, "--out", str(run))
@@ -170,7 +172,7 @@ def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: An
     assert raised.traceback[-1].name == "step"
     assert raised.traceback[-1].path.name == "test_stopping.py"
     assert raised.value.__notes__ == [
-        f"neoteny: the environment raised this at step 150; saved at step 150, to go on with: neoteny resume {run}"
+        f"neoteny: this was raised at step 150; saved at step 150, to go on with: neoteny resume {run}"
     ]
     monkeypatch.setattr(Failing, "mended", True)
     buffers = remember_buffers(monkeypatch)
@@ -182,6 +184,71 @@ def test_an_environment_that_raises(tmp_path: Path, monkeypatch: Any, capsys: An
     numbers = 299 - np.arange(300)
     assert held["truncated"][numbers == 149] == 1.0  # no return runs on into the new episode
     np.testing.assert_array_equal(held["next_obs"], held["obs"] + 1)
+
+
+class FailingReset(NotFinite):
+    """Returns NaN at the 150th step, and then cannot be reset, unless it is mended."""
+
+    mended = False
+
+    def reset(self, **arguments: Any) -> Any:
+        if type(self).total == 150 and not self.mended:
+            raise ZeroDivisionError("a mistake of the user's")
+        return super().reset(**arguments)
+
+
+def test_an_environment_whose_reset_raises_after_nan(tmp_path: Path, monkeypatch: Any) -> None:
+    run = tmp_path / "run"
+    FailingReset.total = 0
+    with pytest.raises(ZeroDivisionError) as raised:
+        neoteny.train(tiny(checkpoint_every=0), out=run, make_env=FailingReset, quiet=True)
+    assert raised.value.__notes__ == [
+        f"neoteny: this was raised at step 150; saved at step 150, to go on with: neoteny resume {run}"
+    ]
+    monkeypatch.setattr(FailingReset, "mended", True)
+    neoteny.resume(run, make_env=FailingReset, quiet=True)
+    assert (run / "DONE").exists()
+    assert [line["step"] for line in read_metrics(run) if "updates" in line] == list(range(50, 301, 50))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(5, "Input/output error"), SystemExit(3)])
+def test_any_error_saves_first(error: BaseException, tmp_path: Path, monkeypatch: Any) -> None:
+    run = tmp_path / "run"
+    plain, drawn = ReplayBuffer.sample, []
+
+    def fails_once(self: ReplayBuffer, *arguments: Any, **more: Any) -> Any:
+        drawn.append(1)
+        if len(drawn) == 60:
+            raise error
+        return plain(self, *arguments, **more)
+
+    monkeypatch.setattr(ReplayBuffer, "sample", fails_once)
+    with pytest.raises(type(error)) as raised:
+        neoteny.train(tiny(), out=run, quiet=True)
+    assert f"saved at step 159, to go on with: neoteny resume {run}" in raised.value.__notes__[-1]
+    assert committed(run) == 159
+    neoteny.resume(run, quiet=True)
+    last = [line for line in read_metrics(run) if "updates" in line][-1]
+    assert (last["step"], last["updates"]) == (300, 200)
+
+
+def test_an_intervention_that_fails_is_applied_after_resuming(tmp_path: Path, monkeypatch: Any) -> None:
+    run = tmp_path / "run"
+    plasticity = PlasticityConfig(probe_every=0, intervention=("shrink-perturb",), shrink_every=60)
+    plain = setup._interventions
+
+    def failing(*arguments: Any) -> Any:
+        def apply(*_: Any) -> Any:
+            raise MemoryError
+
+        return tuple((intervention, apply) for intervention, _ in plain(*arguments))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(setup, "_interventions", failing)
+        with pytest.raises(MemoryError):
+            neoteny.train(tiny(plasticity=plasticity), out=run, quiet=True)
+    neoteny.resume(run, quiet=True)
+    assert [line["updates"] for line in read_metrics(run) if "intervention" in line] == [60, 120, 180]
 
 
 def test_an_environment_that_raises_in_evaluation_loses_no_episode(tmp_path: Path, monkeypatch: Any) -> None:
@@ -253,7 +320,7 @@ def test_an_environment_that_is_never_finite(tmp_path: Path) -> None:
         def step(self, action: Any) -> Any:
             return np.zeros(3, np.float32), math.nan, False, False, {}
 
-    with pytest.raises(RunStopped, match="not finite, 100 steps in a row, at step 100"):
+    with pytest.raises(RunStopped, match="not finite, 100 steps in a row, at step 100; saved at step 100, to go on"):
         neoteny.train(tiny(), out=tmp_path / "run", make_env=Never, quiet=True)
 
 
@@ -348,6 +415,49 @@ def test_on_nan_skip_halts_after_100_in_a_row(tmp_path: Path) -> None:
     config = tiny(on_nan="skip", total_timesteps=2_000, replay=ReplayConfig(capacity=100))
     with pytest.raises(RunStopped, match="100 updates in a row, the last at step"):
         neoteny.train(config, out=tmp_path / "run", make_env=Overflowing, quiet=True)
+
+
+class Rough(Clock):
+    """Every 13th reward is one that no update survives; the process dies at the step `dies_at`."""
+
+    dies_at = 0
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.count == self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return obs, 3e38 if self.count % 13 == 0 else reward, terminated, truncated, info
+
+
+def rough(replay: str, **options: Any) -> TrainConfig:
+    """Updates that are not finite, and a log so often that some fall between two lines."""
+    agent = replace(AGENT, batch_size=4)
+    return tiny(agent=agent, replay=ReplayConfig(replay, capacity=60), on_nan="skip", log_every=7, **options)
+
+
+@pytest.mark.parametrize("replay", ["uniform", "per"])
+def test_skipped_updates_do_not_depend_on_checkpoints(replay: str, tmp_path: Path) -> None:
+    seldom, often, never = (
+        neoteny.train(rough(replay, checkpoint_every=every), out=tmp_path / name, make_env=Rough, quiet=True)
+        for name, every in (("seldom", 1e9), ("often", 1e-9), ("never", 0))
+    )
+    skipped = [line["skipped_updates"] for line in read_metrics(seldom) if "skipped_updates" in line]
+    assert len(set(skipped)) > 10
+    for other in (often, never):
+        assert (other / "metrics.jsonl").read_text() == (seldom / "metrics.jsonl").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [201, 203])
+def test_skipped_updates_do_not_depend_on_a_kill(at: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    killed = python_here(
+        f"Rough.dies_at = {at}\nneoteny.train(rough('uniform', checkpoint_every=1e-9), out={str(run)!r}, make_env=Rough)"
+    )
+    killed.communicate(timeout=HANG)
+    assert killed.returncode == -signal.SIGKILL
+    neoteny.resume(run, make_env=Rough, quiet=True)
+    same(run, neoteny.train(rough("uniform", checkpoint_every=1e9), out=tmp_path / "whole", make_env=Rough, quiet=True))
 
 
 @pytest.mark.parametrize("agent", [*AGENTS.values(), DDQNConfig((16,), batch_size=4)], ids=["td3", "sac", "ddqn"])

@@ -7,6 +7,8 @@ import math
 import multiprocessing
 import os
 import shutil
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from neoteny.arguments import Parser
-from neoteny.errors import UsageError, missing_extra
+from neoteny.errors import Interrupted, UsageError, missing_extra
 from neoteny.replay.registry import make_sampler
 
 STEPS = 24_000
@@ -124,7 +126,10 @@ def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
         checkpoint_every=0,
         threads=1,
     )
-    train(config, out=out, make_env=make_env, quiet=True)
+    try:
+        train(config, out=out, make_env=make_env, quiet=True)
+    except Interrupted as stopped:
+        sys.exit(stopped.status)
 
 
 def read_column(run: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -169,17 +174,30 @@ def fresh_share(replay: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 def train_all(runs: dict[tuple[str, int], Path], steps: int) -> None:
     """Every run in a process of its own, as many at a time as there are cores."""
+    busy: dict[int, tuple[Path, Any]] = {}
+    try:
+        _train_in_turn(runs, steps, busy)
+    finally:  # none is left over when Ctrl-C or an error ends the demo
+        for _, process in busy.values():
+            process.terminate()
+
+
+def _train_in_turn(runs: dict[tuple[str, int], Path], steps: int, busy: dict[int, tuple[Path, Any]]) -> None:
+    """busy: on each core that is in use, the run and its process."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     spawn = multiprocessing.get_context("spawn")
     waiting, shown = list(runs.items()), 0.0
-    busy: dict[int, tuple[Path, Any]] = {}
     while waiting or busy:
         for core in cores:
             if waiting and core not in busy:
                 (replay, seed), run = waiting.pop(0)
                 shutil.rmtree(run, ignore_errors=True)  # of the demo before this one
                 busy[core] = run, spawn.Process(target=train_one, args=(replay, run, steps, seed, core))
-                busy[core][1].start()
+                ours = signal.signal(signal.SIGINT, signal.SIG_IGN)  # and its own: Ctrl-C is for this process alone
+                try:
+                    busy[core][1].start()
+                finally:
+                    signal.signal(signal.SIGINT, ours)
         time.sleep(0.5)
         for core, (run, process) in list(busy.items()):
             if not process.is_alive():

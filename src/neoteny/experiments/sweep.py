@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -73,7 +74,7 @@ def sweep(
     live: list[_Live] = []
     watch = Watch(plan, out, len(outcome.before), quiet)
     began = time.monotonic()
-    with asked_to_stop() as stop:
+    with asked_to_stop() as stop, _saved_if_it_fails(live):
         while waiting or live:
             if stop.signal is not None or (stop_after is not None and time.monotonic() - began > stop_after):
                 outcome.signal = stop.signal
@@ -173,6 +174,16 @@ def _lower(pid: int, nice: int) -> None:
     os.setpriority(os.PRIO_PROCESS, pid, nice)
     with contextlib.suppress(OSError):  # where there are no such groups
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+
+
+@contextlib.contextmanager
+def _saved_if_it_fails(live: list[_Live]) -> Iterator[None]:
+    """Save the runs before an error ends the sweep, and them with it."""
+    try:
+        yield
+    except BaseException:
+        _save(live)
+        raise
 
 
 def _save(live: list[_Live]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neoteny.agents.agent import Report
-from neoteny.errors import RunStopped
 from neoteny.replay.batch import Batch
 from neoteny.training import files
 from neoteny.training.checkpoint import Checkpoints
@@ -23,7 +23,7 @@ IN_A_ROW = 100
 
 
 class NotFinite(Exception):
-    """An update that was not finite, which is one too many."""
+    """An update or a step of the environment that was not finite, which is one too many."""
 
 
 def settle(session: Session, setup: Setup, run: Run, under_way: int = 0) -> None:
@@ -33,7 +33,8 @@ def settle(session: Session, setup: Setup, run: Run, under_way: int = 0) -> None
         batch, report = session.pending.pop(0)
         finite = np.asarray(report.finite)
         if not finite.all():
-            _count_skipped(session, setup, run, batch, report, finite)
+            _count_skipped(session, finite)
+            _halt_if_too_many(session, setup, run, batch, report, finite)
         else:
             session.skipped_in_a_row = 0
         if batch.weights is not None and finite.any():
@@ -43,19 +44,27 @@ def settle(session: Session, setup: Setup, run: Run, under_way: int = 0) -> None
             session.buffer.update_priorities(batch, errors.ravel())
 
 
-def _count_skipped(
-    session: Session, setup: Setup, run: Run, batch: Batch, report: Report, finite: NDArray[np.bool_]
-) -> None:
-    config = setup.config
+def stop_if_halted(session: Session) -> None:
+    """Raise NotFinite if an update that was settled is one too many."""
+    if session.halted is not None:
+        raise NotFinite(session.halted)
+
+
+def _count_skipped(session: Session, finite: NDArray[np.bool_]) -> None:
     session.skipped += int((~finite).sum())
     since = np.flatnonzero(finite)
     ended_by = int(len(finite) - 1 - since[-1]) if since.size else session.skipped_in_a_row + len(finite)
     session.skipped_in_a_row = ended_by
-    if config.on_nan == "skip" and session.skipped_in_a_row < IN_A_ROW:
+
+
+def _halt_if_too_many(
+    session: Session, setup: Setup, run: Run, batch: Batch, report: Report, finite: NDArray[np.bool_]
+) -> None:
+    """Mark the session as halted, with the batch in a file. The tick goes on to its end, where the run can be saved."""
+    config = setup.config
+    if session.halted is not None or (config.on_nan == "skip" and session.skipped_in_a_row < IN_A_ROW):
         return
     bad = np.repeat(~finite, config.agent.batch_size)
-    dump = run.directory / "nan" / f"{session.step:012}.npz"
-    dump.parent.mkdir(exist_ok=True)
     tree = {
         "slots": batch.slots[bad],
         "rows": batch.rows[bad],
@@ -63,13 +72,23 @@ def _count_skipped(
         "errors": np.array(report.errors).reshape(len(bad))[bad],
         **{name: value[bad] for name, value in batch.pixels.items()},
     }
-    files.write(dump, files.encode(tree))
     what = "an update" if config.on_nan == "halt" else f"{session.skipped_in_a_row} updates in a row, the last"
     slots = ", ".join(map(str, batch.slots[bad][:8]))
-    raise NotFinite(
-        f"{what} at step {session.step:,} had a loss or gradient that is not finite, and was not made; its batch, from "
-        f"the slots {slots}, ... of the replay, is in {dump}"
+    session.halted = (
+        f"{what} at step {session.step:,} had a loss or gradient that is not finite, and was not made (--on-nan skip "
+        f"leaves such updates out); its batch, from the slots {slots}, ... of the replay, "
+        f"{_dumped(run.directory / 'nan' / f'{session.step:012}.npz', tree)}"
     )
+
+
+def _dumped(path: Path, tree: dict[str, Any]) -> str:
+    """Write a batch for a person to look at, and say where it is."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        files.write(path, files.encode(tree))
+    except OSError as error:
+        return f"could not be written ({error.strerror})"
+    return f"is in {path}"
 
 
 def finite(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -109,10 +128,9 @@ def drop(
             "episode that it is in ends."
         )
     if not finite(after).all() or session.dropped_in_a_row >= IN_A_ROW:
-        raise RunStopped(
+        raise NotFinite(
             "the environment gave observations or rewards that are not finite, "
-            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}; "
-            f"{checkpoints.how_to_go_on()}"
+            f"{counted(session.dropped_in_a_row, 'step')} in a row, at step {session.step:,}"
         )
     return after
 

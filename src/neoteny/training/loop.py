@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from neoteny.training.allocation import memory_kept
 from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
-from neoteny.training.guards import NotFinite, describe_dropped, drop, finite, settle
+from neoteny.training.guards import NotFinite, describe_dropped, drop, finite, settle, stop_if_halted
 from neoteny.training.policy import save_policy
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run
@@ -28,17 +29,10 @@ from neoteny.training.setup import Setup
 from neoteny.training.signals import Stop, asked_to_stop
 
 
-class EnvironmentFailed(Exception):
-    """An environment that raised an error of its own, which is the cause."""
-
-    def __init__(self, evaluating: bool) -> None:
-        super().__init__()
-        self.evaluating = evaluating
-
-
 def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
-    """From wherever the session is to the end, with a checkpoint now and then."""
+    """From wherever the session is to the end, with a checkpoint now and then, and one before any error is raised."""
     config = setup.config
+    between_ticks = True
 
     def save(envs: bool = True) -> bool:
         forever = _kept_forever(session, setup)
@@ -51,52 +45,63 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                 save()
             saved = time.monotonic()
             while True:
+                stop_if_halted(session)
                 if _evaluation_due(session, config):
                     _evaluate(session, setup, run, progress, stop)
                 if stop.signal is not None:
                     save()
+                    stop_if_halted(session)
                     message = f"Stopped at step {session.step:,}; {checkpoints.how_to_go_on()}"
                     raise Interrupted(message, stop.signal)
                 if session.step >= config.total_timesteps:
                     break
+                between_ticks = False
                 tick(session, setup, run, progress, checkpoints)
+                between_ticks = True
                 if config.checkpoint_every:
                     checkpoints.spill(session.buffer)
                     if time.monotonic() - saved >= config.checkpoint_every or _kept_forever(session, setup):
                         save()
                         saved = time.monotonic()
             settle(session, setup, run)
-            save_policy(run.directory, setup.agent, session.state, setup.problem)
+            stop_if_halted(session)
             if config.checkpoint_every and not save():
                 raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
-            if session.logged != session.step:  # after the checkpoint: a longer run would not have this line
-                _log(session, setup, run, progress)
-                progress.tick(session.step, log=True)
-            run.log_timing(session.step, compilations=setup.compilations())
-            run.finish()
-            progress.done()
-            if session.dropped:
-                progress.say(describe_dropped(session.dropped * config.num_envs))
-    except NotFinite as error:
-        session.pending.clear()  # the one that was under way then changes nothing in what is told
-        save()
-        raise RunStopped(f"{error}; {checkpoints.how_to_go_on()} (--on-nan skip leaves such updates out)") from None
-    except EnvironmentFailed as failed:
-        save(envs=failed.evaluating)
-        cause = failed.__cause__
-        assert cause is not None
-        cause.add_note(f"neoteny: the environment raised this at step {session.step:,}; {checkpoints.how_to_go_on()}")
-        raise cause from None
-    except OSError as error:
-        raise RunStopped(
-            f"{error.strerror}: {error.filename or run.directory}; {checkpoints.how_to_go_on()}"
-        ) from error
+            try:
+                _conclude(session, setup, run, progress)
+            except OSError as error:
+                if not config.checkpoint_every:
+                    save()
+                where = error.filename or run.directory
+                raise RunStopped(f"{error.strerror}: {where}; {checkpoints.how_to_go_on()}") from error
+    except (Interrupted, RunStopped):
+        raise  # saved by now, or it cannot be
+    except BaseException as error:
+        with suppress(Exception):  # the state may be lost with the error; the checkpoint before is whole
+            save(envs=between_ticks)
+        if isinstance(error, NotFinite):
+            raise RunStopped(f"{error}; {checkpoints.how_to_go_on()}") from None
+        error.add_note(f"neoteny: this was raised at step {session.step:,}; {checkpoints.how_to_go_on()}")
+        raise
     finally:
         run.close()
         session.envs.close()
         if setup.evaluation_envs is not None:
             setup.evaluation_envs.close()
     return run.directory
+
+
+def _conclude(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
+    """Write what is left to write at the end of a run, and mark it as done."""
+    if session.logged != session.step:  # after the checkpoint: a longer run would not have this line
+        _log(session, setup, run, progress)
+        progress.tick(session.step, log=True)
+    run.log_timing(session.step, compilations=setup.compilations())
+    save_policy(run.directory, setup.agent, session.state, setup.problem)
+    run.finish()
+    progress.done()
+    if session.dropped:
+        progress.say(describe_dropped(session.dropped * setup.config.num_envs))
 
 
 def _save(
@@ -144,10 +149,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     low, high = problem.action_low, problem.action_high
     if not learning and low is not None and high is not None:
         action = session.rng.uniform(low, high, (config.num_envs, len(low))).astype(np.float32)
-    try:
-        after, reward, terminated, truncated, info = session.envs.step(action)
-    except Exception as error:
-        raise EnvironmentFailed(evaluating=False) from error
+    after, reward, terminated, truncated, info = session.envs.step(action)
     next_obs = true_next(after, terminated | truncated, info)
     session.ticks += 1
     session.step += config.num_envs
@@ -163,11 +165,12 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     for _, episode in finished(info):
         run.log(session.step, episode_return=episode["r"], episode_length=episode["l"])
         progress.episode(episode["r"])
+    # Before the log, which then counts the same updates whether or not a checkpoint has settled them already.
+    settle(session, setup, run, under_way=int(due))
     logging = _crossed(session, config.log_every, config)
     if logging:
         _log(session, setup, run, progress)
     progress.tick(session.step, logging)
-    settle(session, setup, run, under_way=int(due))
 
 
 def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
@@ -180,19 +183,20 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
     weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
     pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
     session.state, report = setup.update(session.state, rows, weights, pixels)
-    before, session.updates = session.updates, session.updates + count
+    before, after = session.updates, session.updates + count
     session.metrics = report.metrics
     session.pending.append((batch, report))
     every = config.plasticity.probe_every
-    if setup.probes is not None and (before == 0 or session.updates // every > before // every):
+    if setup.probes is not None and (before == 0 or after // every > before // every):
         measured = setup.probes.measure(session, rows[:1], {name: value[:1] for name, value in pixels.items()})
-        run.log(session.step, updates=session.updates, **measured)
+        run.log(session.step, updates=after, **measured)
         progress.measured(measured)
     for index, (intervention, apply) in enumerate(setup.interventions):
-        if intervention.due(before, session.updates):
-            key = jax.random.fold_in(jax.random.key(config.seed), session.updates)
+        if intervention.due(before, after):
+            key = jax.random.fold_in(jax.random.key(config.seed), after)
             session.state = apply(session.state, rows, pixels, jax.random.fold_in(key, index))
-            run.log(session.step, updates=session.updates, intervention=intervention.name)
+            run.log(session.step, updates=after, intervention=intervention.name)
+    session.updates = after  # last: a run that fails above, and is resumed, applies what is due
 
 
 def true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
@@ -244,8 +248,6 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
         returns = evaluate(policy, setup.evaluation_envs, config.seed, session.step, epsilon)
     except _Abandoned:
         return  # it is still due, and a resumed run begins with it
-    except Exception as error:
-        raise EnvironmentFailed(evaluating=True) from error
     session.evaluated = session.step
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(session.step, returns)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 
+from neoteny.output import is_terminal, say, show
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import described
 
@@ -14,12 +14,12 @@ _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
 
 
 class Progress:
-    """Prints where a run is: step, speed, time left, last and mean return, loss, Q, sampled age."""
+    """Shows where a run is: step, speed, time left, last and mean return, loss, Q, sampled age."""
 
     def __init__(self, config: TrainConfig, quiet: bool) -> None:
         self._total = config.total_timesteps
         self._quiet = quiet
-        self._live = not quiet and sys.stdout.isatty()
+        self._live = not quiet and is_terminal()
         self._returns: deque[float] = deque(maxlen=20)
         self._marks: deque[tuple[float, int]] = deque(maxlen=50)
         self._shown = 0.0
@@ -70,13 +70,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Something that a person should know, even of a quiet run."""
-        print(("\r\x1b[K" if self._live else "") + text, file=sys.stderr, flush=True)
+        say(("\r\x1b[K" if self._live else "") + text)
 
     def _print(self, line: str, end: str) -> None:
         if not self._quiet:
-            print(("\r\x1b[K" if self._live else "") + line, end=end, flush=True)
+            show(("\r\x1b[K" if self._live else "") + line, end)
 
     def done(self) -> None:
         """End the live line."""
         if self._live:
-            print()
+            show("")

@@ -20,8 +20,11 @@ from typing import Any, TextIO
 
 from neoteny import __version__
 from neoteny.errors import UsageError
+from neoteny.output import say
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
+from neoteny.training.lines import Lines
+from neoteny.training.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 
 
 class Run:
@@ -29,9 +32,15 @@ class Run:
     for the same seed, however often the run was interrupted."""
 
     def __init__(
-        self, directory: Path, config: TrainConfig, environment: dict[str, Any], overwrite: bool = False
+        self,
+        directory: Path,
+        config: TrainConfig,
+        environment: dict[str, Any],
+        overwrite: bool = False,
+        say: Say = say,
     ) -> None:
-        """Begin a run in a directory of its own. overwrite: replace the run that is there, if any."""
+        """Begin a run in a directory of its own. overwrite: replace the run that is there, if any. say: is given a
+        sentence when metrics cannot be written."""
         if directory.is_file():
             raise UsageError(f"{directory} is a file: name a directory with --out (out= in Python)")
         if taken(directory) and not (overwrite and is_run(directory)):
@@ -41,23 +50,24 @@ class Run:
                 else f"{directory} already contains a run: resume it with neoteny resume {directory}, name another "
                 "directory with --out (out= in Python), or replace it with --overwrite (overwrite=True in Python)"
             )
+        if config.wandb:
+            import_wandb()  # before anything is removed
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = lock(directory)
         for path in _contents(directory):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         facts = {"config": config.to_json(), "environment": environment, "versions": versions(), "source": source()}
         write_config(directory, facts)
-        self._open(directory, config, None)
+        self._open(directory, config, 0, say)
 
     @classmethod
-    def reopen(cls, directory: Path, config: TrainConfig, step: int, log_position: int, lock: TextIO) -> Run:
+    def reopen(cls, directory: Path, config: TrainConfig, step: int, log_position: int, lock: TextIO, say: Say) -> Run:
         """Resume a run from a checkpoint at `step`: what was logged after it is cut off."""
         run = cls.__new__(cls)
         run._lock = lock
-        run._open(directory, config, step + 1)
+        run._open(directory, config, step, say)
         (directory / "DONE").unlink(missing_ok=True)
-        run._metrics.truncate(log_position)
-        run._metrics.seek(0, os.SEEK_END)  # else it still tells the length from before
+        run._metrics.end_at(log_position)
         _, facts = read_config(directory)
         later = facts.get("resumed_by", [])
         if source() not in (facts.get("source"), *later):
@@ -66,18 +76,18 @@ class Run:
         write_config(directory, {**facts, "config": config.to_json(), **more})
         return run
 
-    def _open(self, directory: Path, config: TrainConfig, purge_step: int | None) -> None:
-        from tensorboardX import SummaryWriter
-        from tensorboardX.proto.summary_pb2 import Summary
-
+    def _open(self, directory: Path, config: TrainConfig, step: int, say: Say) -> None:
         self.directory = directory
-        self.first_step = (purge_step or 1) - 1
+        self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
-        self._wandb = _start_wandb(directory, config) if config.wandb else None
-        self._summary: Any = Summary
-        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
-        self._metrics = (directory / "metrics.jsonl").open("a")
-        self._timing = (directory / "timing.jsonl").open("a")
+        self._say = say
+        self._metrics = Lines(directory / "metrics.jsonl")
+        self._timing = Lines(directory / "timing.jsonl")
+        self._trackers: list[TensorBoard | WeightsAndBiases] = [
+            TensorBoard(directory / "tensorboard", self.lives, step + 1, say)
+        ]
+        if config.wandb:
+            self._trackers.append(WeightsAndBiases(directory, config, say))
         self._start = time.perf_counter()
         self._asked: set[str] = set()
 
@@ -89,9 +99,8 @@ class Run:
 
     @property
     def log_position(self) -> int:
-        """How long metrics.jsonl is, in bytes, all of it on the disk."""
-        os.fsync(self._metrics.fileno())
-        return self._metrics.tell()
+        """How long metrics.jsonl is, in bytes, all of it on the disk; OSError if the disk does not take it."""
+        return self._metrics.sync()
 
     def log(self, step: int, **values: Any) -> None:
         """A line of metrics: numbers, or lists of them."""
@@ -101,19 +110,19 @@ class Run:
             for name, value in values.items()
             if not (name.startswith("age_") and math.isnan(value))
         }
-        self._metrics.write(json.dumps({"step": step, **finite}) + "\n")
-        self._metrics.flush()
+        error = self._metrics.append({"step": step, **finite})
+        if error is not None and self.once("full"):
+            self._say(
+                f"metrics.jsonl could not be written at step {step:,} ({error.strerror}); the run goes on, and writes "
+                "it as soon as that is possible."
+            )
         numbers = {name: value for name, value in finite.items() if isinstance(value, (int, float))}
-        # One event for all: add_scalar writes one each, and would take a seventh of a probe's time.
-        tagged = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
-        self._board.file_writer.add_summary(self._summary(value=tagged), step)
-        if self._wandb is not None:
-            self._wandb.log(numbers, step=step)
+        for tracker in self._trackers:
+            tracker.log(step, numbers)
 
     def log_timing(self, step: int, **values: Any) -> None:
         """A line of what depends on the clock."""
-        self._timing.write(json.dumps({"step": step, "seconds": round(self.seconds, 3), **values}) + "\n")
-        self._timing.flush()
+        self._timing.append({"step": step, "seconds": round(self.seconds, 3), **values})
 
     @property
     def seconds(self) -> float:
@@ -121,16 +130,15 @@ class Run:
         return time.perf_counter() - self._start
 
     def finish(self) -> None:
-        """Mark the run as done."""
+        """Mark the run as done, once its metrics are all on the disk; OSError if the disk does not take them."""
+        self._metrics.sync()
         (self.directory / "DONE").touch()
 
     def close(self) -> None:
         """Close its files."""
-        for file in (self._metrics, self._timing, self._board):
+        for file in (self._metrics, self._timing, *self._trackers):
             with contextlib.suppress(OSError):  # of a full disk, which has been told by now
                 file.close()
-        if self._wandb is not None:
-            self._wandb.finish()
         self._lock.close()
 
 
@@ -236,21 +244,3 @@ def lock(directory: Path) -> TextIO:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
-
-
-def _start_wandb(directory: Path, config: TrainConfig) -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise UsageError("--wandb needs wandb, which is not installed: pip install wandb") from error
-    path = directory / "wandb_id"
-    if not path.exists():
-        path.write_text(wandb.util.generate_id())
-    return wandb.init(
-        project="neoteny",
-        dir=str(directory),
-        config=config.to_json(),
-        name=str(directory),
-        id=path.read_text(),
-        resume="allow",
-    )

@@ -62,6 +62,8 @@ class Session:
     """What each network said of it at the last measurement."""
     new_fit: dict[str, float] | None = None
     """The loss that a new network of each kind is left with on it, to compare trainability with."""
+    halted: str | None = None
+    """Why the run must stop, once an update was not finite that is one too many. Not saved: a resumed run goes on."""
     pending: list[tuple[Batch, Report]] = field(default_factory=list)
     """Updates that may still be running, in their order: whether they were finite, and their errors, is yet to be read.
     Between two ticks at most one."""

@@ -49,7 +49,7 @@ def train(
     setup, session = set_up(config, make_env, network, config.total_timesteps)
     progress = Progress(config, quiet)
     directory = Path(out) if out is not None else _default_directory(config, setup, overwrite, progress)
-    run = Run(directory, config, setup.facts, overwrite)
+    run = Run(directory, config, setup.facts, overwrite, progress.say)
     run.log_timing(0, life=run.lives, first_step=0)
     for caution in cautions(config):
         progress.say(caution)
@@ -133,7 +133,7 @@ def resume(
         restarted = found is not None and not restored[0]
         if restarted:  # before anything on disk is changed: the environment may fail
             session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
-        reopened = Run.reopen(directory, config, step, position, held)
+        reopened = Run.reopen(directory, config, step, position, held, progress.say)
         checkpoints = Checkpoints(directory, found)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
         progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
