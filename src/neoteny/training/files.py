@@ -26,6 +26,8 @@ from neoteny.replay import memory
 
 _ARRAY = "array "
 """What stands in the JSON for an array: this and its number."""
+UNFIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What is raised where a tree has not the parts that are looked for in it: a stranger may have made it."""
 
 
 class Damaged(Exception):
@@ -58,7 +60,8 @@ def encode(tree: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """The tree that `encode` was given, lists for tuples, arrays read-only.
 
-    Runs no code: a pickle in `data` is refused. Allocates no more than `data` has: an array whose header claims more is refused, and so is a compressed one.
+    Runs no code: a pickle in `data` is refused. Allocates no more than `data` has: an array whose header claims more
+    is refused, and so is a compressed one.
     """
 
     def whole(value: Any) -> Any:

@@ -54,7 +54,7 @@ def _count_skipped(
     if config.on_nan == "skip" and session.skipped_in_a_row < IN_A_ROW:
         return
     bad = np.repeat(~finite, config.agent.batch_size)
-    dump = run.directory / "nan" / f"{session.step:012}.npz"
+    dump = files.inside(run.directory, "nan", f"{session.step:012}.npz")
     dump.parent.mkdir(exist_ok=True)
     tree = {
         "slots": batch.slots[bad],

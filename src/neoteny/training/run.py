@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
+from neoteny.training.files import inside, write
 
 
 class Run:
@@ -75,9 +75,9 @@ class Run:
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
         self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._summary: Any = Summary
-        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
-        self._metrics = (directory / "metrics.jsonl").open("a")
-        self._timing = (directory / "timing.jsonl").open("a")
+        self._board = SummaryWriter(str(inside(directory, "tensorboard", folder=True)), purge_step=purge_step)
+        self._metrics = inside(directory, "metrics.jsonl").open("a")
+        self._timing = inside(directory, "timing.jsonl").open("a")
         self._start = time.perf_counter()
         self._asked: set[str] = set()
 
@@ -122,7 +122,7 @@ class Run:
 
     def finish(self) -> None:
         """Mark the run as done."""
-        (self.directory / "DONE").touch()
+        inside(self.directory, "DONE").touch()
 
     def close(self) -> None:
         """Close its files."""
@@ -150,12 +150,12 @@ def _contents(directory: Path) -> list[Path]:
 
 def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """The configuration of a run, and everything that config.json says."""
-    path = directory / "config.json"
+    path = inside(directory, "config.json")
     if not is_run(directory):
         if not directory.exists():
             raise UsageError(f"there is no {directory}: name the directory of a run")
-        inside = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
-        hint = f"; a run inside it is {inside}" if inside else ""
+        nearest = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
+        hint = f"; a run inside it is {nearest}" if nearest else ""
         raise UsageError(f"{directory} is not a run: it has no config.json{hint}")
     try:
         facts = json.loads(path.read_text())
@@ -177,6 +177,7 @@ def read_metrics(directory: Path) -> list[dict[str, Any]]:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a .jsonl file that are whole: a full disk can cut one short."""
     lines = []
+    path = inside(path.parent, path.name)
     for line in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(json.JSONDecodeError):
             lines.append(json.loads(line))
@@ -224,7 +225,7 @@ def _processor() -> str:
 
 def lock(directory: Path) -> TextIO:
     """The run's lock, which its process holds until it ends, however it ends."""
-    file = (directory / "lock").open("a+")
+    file = inside(directory, "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -243,7 +244,7 @@ def _start_wandb(directory: Path, config: TrainConfig) -> Any:
         import wandb
     except ImportError as error:
         raise UsageError("--wandb needs wandb, which is not installed: pip install wandb") from error
-    path = directory / "wandb_id"
+    path = inside(directory, "wandb_id")
     if not path.exists():
         path.write_text(wandb.util.generate_id())
     return wandb.init(
