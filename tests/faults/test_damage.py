@@ -21,6 +21,7 @@ from neoteny.errors import UsageError
 from neoteny.training import checkpoint, files
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import describe, facts_of
+from neoteny.training.manifest import sealed
 from neoteny.training.run import read_lines
 from patience import HANG
 
@@ -140,7 +141,7 @@ def test_a_pickle_is_never_read(run: Path, tmp_path: Path) -> None:
     state = run / "checkpoint" / newer["file"]
     np.savez(state, json=np.array([Trap()], object), allow_pickle=True)
     newer["sha256"] = files.checksum(state.read_bytes())
-    (run / "checkpoint" / f"{700:012}.json").write_bytes(checkpoint._seal(newer))
+    (run / "checkpoint" / f"{700:012}.json").write_bytes(sealed(newer))
     neoteny.resume(run, steps=720, quiet=True)
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(files.Damaged):

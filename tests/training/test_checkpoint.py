@@ -92,9 +92,7 @@ def test_whenever_it_is_saved_it_comes_back(
 
 def restored(directory: Path, buffer: n.ReplayBuffer) -> n.ReplayBuffer:
     def use(found: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
-        buffer.restore(state["replay"])
-        for first, arrays in checkpoint.segments(directory, found):
-            buffer.put(first, arrays)
+        checkpoint.put_back(directory, found, state["replay"], buffer)
 
     checkpoint.load(directory, use)
     return buffer

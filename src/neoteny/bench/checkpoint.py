@@ -53,9 +53,7 @@ def _measure(replay: str, held: int, new: int, obs: int) -> None:
         other = ReplayBuffer(held, fields, sampler, seed=1)
 
         def use(found: checkpoint.Checkpoint, saved: dict[str, Any]) -> None:
-            other.restore(saved["replay"])
-            for number, arrays in checkpoint.segments(directory, found):
-                other.put(number, arrays)
+            checkpoint.put_back(directory, found, saved["replay"], other)
 
         load = _seconds(lambda: checkpoint.load(directory, use))
         assert (other.sample(256).rows == buffer.sample(256).rows).all()

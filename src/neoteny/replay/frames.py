@@ -185,6 +185,8 @@ class FrameStore:
             getattr(self, name)[here] = arrays[name]
         ended = arrays["final"] >= 0
         finals = arrays["final"][ended]
+        if finals.size and not self.places <= finals.min() <= finals.max() < self.places + self.num_finals:
+            raise ValueError(f"final frames have the places {self.places} to {self.places + self.num_finals - 1}")
         self.frames[finals] = arrays["final_frames"]
         self.ended_at[finals - self.places] = numbers[ended]
 

@@ -7,9 +7,8 @@ hold those, with a checksum each and one of its own. It is written last, so a ch
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,16 @@ from numpy.typing import NDArray
 
 from neoteny.errors import UsageError
 from neoteny.replay.buffer import ReplayBuffer
-from neoteny.training.files import Damaged, checksum, decode, digest, encode, read, write
+from neoteny.training.files import UNFIT, Damaged, checksum, decode, digest, encode, inside, read, write
+from neoteny.training.manifest import Checkpoint, Segment, folder_of, manifests, read_manifest, seal
 from neoteny.training.policy import has_policy
 
-FORMAT = 1
 KEPT = 2
 """Checkpoints that are kept in any case: the newest, and one to fall back to."""
 SEGMENT_BYTES = 32 << 20
 """A segment is written whenever so much is new, so that a checkpoint has little left to write."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A file of the transitions numbered first to stop - 1."""
-
-    file: str
-    first: int
-    stop: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What a checkpoint says of itself."""
-
-    step: int
-    log_position: int
-    """How long metrics.jsonl was, in bytes."""
-    config: dict[str, Any]
-    first_needed: int
-    clock: int
-    file: str
-    sha256: str
-    segments: tuple[Segment, ...]
-    """In the order they are to be put back: where two overlap, the later one holds."""
-    forever: bool = False
-    """Whether it is never removed, because --keep-checkpoints asked for it."""
+_OURS = re.compile(r"[0-9]{12,15}(-[0-9]{6,15})?\.npz|[0-9]{6,15}-[0-9]{12,15}-[0-9]{12,15}\.npz")
+"""The name of a state, or of a segment."""
 
 
 class Checkpoints:
@@ -62,12 +35,12 @@ class Checkpoints:
     def __init__(self, directory: Path, newest: Checkpoint | None = None) -> None:
         """newest: the checkpoint that the run goes on from; whatever is on disk beyond it is removed."""
         self._folder = folder_of(directory)
-        (self._folder / "segments").mkdir(parents=True, exist_ok=True)
+        inside(directory, "checkpoint", "segments", folder=True).mkdir(parents=True, exist_ok=True)
         self._segments = list(newest.segments) if newest else []
         self._saved = newest.clock if newest else 0
         self._full = False
         """Whether the disk did not take the last segment."""
-        older = [c for c in _readable(self._folder) if newest and c.step < newest.step]
+        older = [c for c in _readable(directory) if newest and c.step < newest.step]
         self._kept = _worth_keeping([*older, newest]) if newest else []
         self._count = 1 + max((_count_of(path) for path in _numbered(self._folder)), default=0)
         if newest:
@@ -122,7 +95,7 @@ class Checkpoints:
         needed = tuple(segment for segment in self._segments if segment.stop > first)
         forever = forever or any(c.forever for c in self._kept if c.step == step)
         made = Checkpoint(step, log_position, config, first, clock, name, checksum(data), needed, forever)
-        write(self._folder / f"{step:012}.json", _seal({"format": FORMAT, **asdict(made)}))
+        write(self._folder / f"{step:012}.json", seal(made))
         self._kept = _worth_keeping([*(c for c in self._kept if c.step != step), made])
         self._clean()
 
@@ -146,7 +119,7 @@ class Checkpoints:
                 path.unlink()
         self._segments = [s for s in self._segments if s.stop > min(c.first_needed for c in self._kept)]
         named = {c.file for c in self._kept} | {s.file for c in self._kept for s in c.segments}
-        for path in [*_numbered(self._folder), *self._folder.rglob("*.tmp")]:
+        for path in [*_numbered(self._folder), *_numbered(self._folder, ".tmp")]:
             if str(path.relative_to(self._folder)) not in named:
                 path.unlink()
 
@@ -156,8 +129,10 @@ def _worth_keeping(made: list[Checkpoint]) -> list[Checkpoint]:
     return [*(c for c in made[:-KEPT] if c.forever), *made[-KEPT:]]
 
 
-def _numbered(folder: Path) -> list[Path]:
-    return [*folder.glob("segments/[0-9]*.npz"), *folder.glob("[0-9]*.npz")]
+def _numbered(folder: Path, more: str = "") -> list[Path]:
+    """The files that a `Checkpoints` wrote, or those that it had begun (`more` is ".tmp"), and no others."""
+    found = [*folder.glob(f"[0-9]*{more}"), *folder.glob(f"segments/[0-9]*{more}")]
+    return [path for path in found if _OURS.fullmatch(path.name.removesuffix(more))]
 
 
 def _count_of(path: Path) -> int:
@@ -166,29 +141,18 @@ def _count_of(path: Path) -> int:
     return int(numbers[0] if len(numbers) == 3 else numbers[-1])
 
 
-def manifests(directory: Path) -> list[Path]:
-    """The files that are a run's checkpoints, the oldest first."""
-    return sorted(folder_of(directory).glob("[0-9]*.json"))
-
-
-def folder_of(directory: Path) -> Path:
-    """Where a run's checkpoints are."""
-    return directory / "checkpoint"
-
-
 def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> tuple[Checkpoint, list[str]]:
     """The newest checkpoint that is whole, and what is wrong with those after it.
 
     use: is given a checkpoint and its state, and reads its segments; if one is damaged it is called again with
     the checkpoint before. Raises UsageError, with what is lost, if none is whole.
     """
-    folder = folder_of(directory)
     complaints = []
     for path in reversed(manifests(directory)):
         try:
-            found = _read_manifest(path)
+            found = read_manifest(path)
             _check_log(directory, found)
-            use(found, decode(read(folder / found.file, found.sha256)))
+            use(found, _read(directory, found.file, found.sha256))
         except Damaged as error:
             complaints.append(f"the checkpoint at step {int(path.stem):,} cannot be used: {error}")
         else:
@@ -204,12 +168,15 @@ def digests(directory: Path) -> tuple[Checkpoint, dict[str, str], list[str]]:
     made: dict[str, str] = {}
 
     def use(found: Checkpoint, state: dict[str, Any]) -> None:
-        agent, replay = state["agent"], state["replay"]
-        made["parameters"] = digest(agent["parameters"])
-        made["optimiser"] = digest(agent["optimiser"])
-        made["random"] = digest([agent["random"], state["rng"], replay.pop("rng")])
-        made["environment"] = digest([state["envs"], state["obs"]])
-        made["replay"] = digest([replay, _transitions_digest(directory, found, replay["oldest"])])
+        try:
+            agent, replay = state["agent"], state["replay"]
+            made["parameters"] = digest(agent["parameters"])
+            made["optimiser"] = digest(agent["optimiser"])
+            made["random"] = digest([agent["random"], state["rng"], replay.pop("rng")])
+            made["environment"] = digest([state["envs"], state["obs"]])
+            made["replay"] = digest([replay, _transitions_digest(directory, found, replay["oldest"])])
+        except UNFIT as error:
+            raise Damaged(f"{found.file} does not have the parts of a run's state") from error
 
     found, complaints = load(directory, use)
     return found, made, complaints
@@ -230,10 +197,13 @@ def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str
 
     Each once: of those saved twice, as they were saved last.
     """
-    for index, segment in enumerate(found.segments):
+    stops, limit = [], found.clock
+    for segment in reversed(found.segments):
+        stops.append(min(segment.stop, limit))
+        limit = min(limit, segment.first)
+    for segment, stop in zip(found.segments, reversed(stops), strict=True):
         start = max(segment.first, found.first_needed)
-        stop = min([segment.stop, *(later.first for later in found.segments[index + 1 :])])
-        arrays = _read_segment(folder_of(directory), segment)
+        arrays = _read_segment(directory, segment)
         part = slice(start - segment.first, max(start, stop) - segment.first)
         held = {name: array[part] for name, array in arrays.items() if name != "final_frames"}
         if "final_frames" in arrays:
@@ -242,44 +212,62 @@ def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str
         yield start, held
 
 
-def _read_segment(folder: Path, segment: Segment) -> dict[str, NDArray[Any]]:
+def put_back(directory: Path, found: Checkpoint, state: Any, buffer: ReplayBuffer) -> None:
+    """Make `buffer`, which is made as the run's configuration says, the one that was saved; Damaged if it cannot be."""
     try:
-        return decode(read(folder / segment.file, segment.sha256))
+        if state["clock"] != found.clock:
+            raise Damaged(f"{found.file} has the clock {state['clock']!r:.60}, and the manifest {found.clock:,}")
+        buffer.restore(state)
+        if buffer.first_needed != found.first_needed or not 0 <= len(buffer) <= buffer.capacity:
+            raise Damaged(f"{found.file} has other transitions than the manifest says")
+        expected = {name: array[:0] for name, array in buffer.transitions(0, 0).items()}
+        for first, arrays in segments(directory, found):
+            for name in expected.keys() | arrays.keys():
+                if not _alike(expected.get(name), arrays.get(name)):
+                    raise Damaged(f"{name} of the transitions from {first:,} on is not what this buffer has")
+            buffer.put(first, arrays)
+    except UNFIT as error:
+        raise Damaged(f"its replay cannot be restored: {error}") from error
+
+
+def _alike(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Whether two arrays are of the same dtype, and of the same shape but for their lengths."""
+    return one is not None and other is not None and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:])
+
+
+def _read(directory: Path, file: str, sha256: str) -> Any:
+    return decode(read(inside(directory, "checkpoint", *file.split("/")), sha256))
+
+
+def _read_segment(directory: Path, segment: Segment) -> dict[str, NDArray[Any]]:
+    try:
+        arrays = _read(directory, segment.file, segment.sha256)
+        if not isinstance(arrays, dict) or not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise Damaged(f"{segment.file} has no arrays by name")
+        rows = dict.fromkeys(arrays, segment.stop - segment.first)
+        if "final_frames" in arrays:
+            rows["final_frames"] = int((arrays["final"] >= 0).sum()) if "final" in arrays else 0
+        if "rows" not in arrays or any(array.shape[:1] != (rows[name],) for name, array in arrays.items()):
+            raise Damaged(f"{segment.file} has not the rows that the manifest says")
     except Damaged as error:
         raise Damaged(f"{error}, so transitions {segment.first:,} to {segment.stop - 1:,} are lost") from error
+    else:
+        checked: dict[str, NDArray[Any]] = arrays
+        return checked
 
 
-def _seal(facts: dict[str, Any]) -> bytes:
-    text = json.dumps(facts, sort_keys=True)
-    return json.dumps({"sha256": checksum(text.encode()), "checkpoint": facts}, indent=1, sort_keys=True).encode()
-
-
-def _read_manifest(path: Path) -> Checkpoint:
-    try:
-        sealed = json.loads(path.read_bytes())
-        facts = sealed["checkpoint"]
-        whole = sealed["sha256"] == checksum(json.dumps(facts, sort_keys=True).encode())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{path.name} cannot be read") from error
-    if not whole:
-        raise Damaged(f"{path.name} is damaged: its checksum does not match")
-    if facts.pop("format") != FORMAT:
-        raise Damaged(f"{path.name} was written by another version of neoteny")
-    return Checkpoint(**{**facts, "segments": tuple(Segment(**segment) for segment in facts["segments"])})
-
-
-def _readable(folder: Path) -> list[Checkpoint]:
+def _readable(directory: Path) -> list[Checkpoint]:
     found = []
-    for path in manifests(folder.parent):
+    for path in manifests(directory):
         try:
-            found.append(_read_manifest(path))
+            found.append(read_manifest(path))
         except Damaged:
             continue
     return found
 
 
 def _check_log(directory: Path, found: Checkpoint) -> None:
-    path = directory / "metrics.jsonl"
+    path = inside(directory, "metrics.jsonl")
     length = path.stat().st_size if path.exists() else 0
     if length < found.log_position:
         raise Damaged(f"metrics.jsonl has {length:,} bytes, and had {found.log_position:,}")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neoteny.agents.agent import Report
+from neoteny.errors import UsageError
 from neoteny.replay.batch import Batch
 from neoteny.training import files
 from neoteny.training.checkpoint import Checkpoints
@@ -77,17 +78,18 @@ def _halt_if_too_many(
     session.halted = (
         f"{what} at step {session.step:,} had a loss or gradient that is not finite, and was not made (--on-nan skip "
         f"leaves such updates out); its batch, from the slots {slots}, ... of the replay, "
-        f"{_dumped(run.directory / 'nan' / f'{session.step:012}.npz', tree)}"
+        f"{_dumped(run.directory, f'{session.step:012}.npz', tree)}"
     )
 
 
-def _dumped(path: Path, tree: dict[str, Any]) -> str:
+def _dumped(directory: Path, name: str, tree: dict[str, Any]) -> str:
     """Write a batch for a person to look at, and say where it is."""
     try:
+        path = files.inside(directory, "nan", name)
         path.parent.mkdir(exist_ok=True)
         files.write(path, files.encode(tree))
-    except OSError as error:
-        return f"could not be written ({error.strerror})"
+    except (OSError, UsageError) as error:
+        return f"could not be written ({getattr(error, 'strerror', error)})"
     return f"is in {path}"
 
 

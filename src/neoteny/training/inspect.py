@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.training.checkpoint import digests, folder_of, manifests
+from neoteny.training.checkpoint import digests
 from neoteny.training.guards import describe_dropped
+from neoteny.training.manifest import folder_of, manifests
 from neoteny.training.run import read_config, read_metrics
 from neoteny.wording import counted
 
@@ -32,7 +33,7 @@ def facts_of(directory: Path) -> dict[str, Any]:
         "checkpoint": None,
     }
     if manifests(directory):
-        size = sum(path.stat().st_size for path in folder_of(directory).rglob("*.npz"))
+        size = sum(path.lstat().st_size for path in folder_of(directory).rglob("*.npz"))
         try:
             checkpoint, made, complaints = digests(directory)
         except UsageError as error:

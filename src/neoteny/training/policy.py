@@ -23,7 +23,7 @@ from neoteny.errors import UsageError
 from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
+from neoteny.training.files import inside, write
 from neoteny.training.identity import check_same_network
 from neoteny.training.run import read_config
 
@@ -76,7 +76,7 @@ def _one_number(space: spaces.Space) -> str:
 
 def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
     """Write the policy of `state` into the run's directory: arrays, and what they mean as JSON."""
-    folder = directory / "policy"
+    folder = inside(directory, "policy", folder=True)
     folder.mkdir(exist_ok=True)
     leaves = jax.tree.leaves(agent.policy_params(state))
     named: dict[str, Any] = {f"leaf_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
@@ -97,7 +97,7 @@ def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> 
 
 def has_policy(run: Path) -> bool:
     """Whether a run has a policy yet."""
-    return (run / "policy" / "params.npz").exists()
+    return inside(run, "policy", "params.npz").exists()
 
 
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
@@ -113,7 +113,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     folder = directory / "policy"
     if not has_policy(directory):
         raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
-    saved_problem = json.loads((folder / "problem.json").read_text())
+    saved_problem = json.loads(inside(directory, "policy", "problem.json").read_text())
     for name in ("action_low", "action_high"):
         bound = saved_problem[name]
         saved_problem[name] = None if bound is None else np.array(bound, np.float32)

@@ -15,6 +15,7 @@ from neoteny import envs
 from neoteny.errors import UsageError, missing_extra
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate
+from neoteny.training.files import inside
 from neoteny.training.policy import load_policy
 from neoteny.training.run import read_config
 
@@ -47,7 +48,7 @@ def film(directory: Path, seed: int) -> Path:
         if not ended:
             frames.append(made.render()[0])
     made.close()
-    path = directory / "video.mp4"
+    path = inside(directory, "video.mp4")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*os.fork", category=RuntimeWarning)  # imageio starts ffmpeg by it
         iio.imwrite(path, np.stack(frames), fps=30)

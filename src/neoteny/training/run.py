@@ -22,7 +22,7 @@ from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.output import say
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
+from neoteny.training.files import inside, write
 from neoteny.training.lines import Lines
 from neoteny.training.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 
@@ -81,10 +81,10 @@ class Run:
         self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
         self._say = say
-        self._metrics = Lines(directory / "metrics.jsonl")
-        self._timing = Lines(directory / "timing.jsonl")
+        self._metrics = Lines(inside(directory, "metrics.jsonl"))
+        self._timing = Lines(inside(directory, "timing.jsonl"))
         self._trackers: list[TensorBoard | WeightsAndBiases] = [
-            TensorBoard(directory / "tensorboard", self.lives, step + 1, say)
+            TensorBoard(inside(directory, "tensorboard", folder=True), self.lives, step + 1, say)
         ]
         if config.wandb:
             self._trackers.append(WeightsAndBiases(directory, config, say))
@@ -132,7 +132,7 @@ class Run:
     def finish(self) -> None:
         """Mark the run as done, once its metrics are all on the disk; OSError if the disk does not take them."""
         self._metrics.sync()
-        (self.directory / "DONE").touch()
+        inside(self.directory, "DONE").touch()
 
     def close(self) -> None:
         """Close its files."""
@@ -158,12 +158,12 @@ def _contents(directory: Path) -> list[Path]:
 
 def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """The configuration of a run, and everything that config.json says."""
-    path = directory / "config.json"
+    path = inside(directory, "config.json")
     if not is_run(directory):
         if not directory.exists():
             raise UsageError(f"there is no {directory}: name the directory of a run")
-        inside = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
-        hint = f"; a run inside it is {inside}" if inside else ""
+        nearest = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
+        hint = f"; a run inside it is {nearest}" if nearest else ""
         raise UsageError(f"{directory} is not a run: it has no config.json{hint}")
     try:
         facts = json.loads(path.read_text())
@@ -185,6 +185,7 @@ def read_metrics(directory: Path) -> list[dict[str, Any]]:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a .jsonl file that are whole: a full disk can cut one short."""
     lines = []
+    path = inside(path.parent, path.name)
     for line in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(json.JSONDecodeError):
             lines.append(json.loads(line))
@@ -232,7 +233,7 @@ def _processor() -> str:
 
 def lock(directory: Path) -> TextIO:
     """The run's lock, which its process holds until it ends, however it ends."""
-    file = (directory / "lock").open("a+")
+    file = inside(directory, "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,8 @@ from neoteny.agents.agent import Agent, Report
 from neoteny.interventions.registry import inject_all
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
-from neoteny.training.files import Damaged
+from neoteny.training.files import UNFIT, Damaged
+from neoteny.training.manifest import MOST
 
 COUNTERS = (
     "step",
@@ -29,6 +31,8 @@ COUNTERS = (
     "evaluated",
     "logged",
 )
+_METRIC = re.compile(r"(?!(step|frames|updates|skipped_updates|self)$)[a-z][a-z0-9_/.]*")
+"""The name of what an update reports, beside which the log has names of its own."""
 
 
 @dataclass
@@ -92,23 +96,60 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
     }, reason
 
 
-def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
-    """Become the session that `state` was taken from, but for its replay; whether its environments did, too."""
-    session.state = _filled(_shapes(agent, state["agent"]), state["agent"])
-    session.rng.bit_generator.state = state["rng"]
+def restore(session: Session, agent: Agent, state: Any, step: int) -> bool:
+    """Become the session that `state` was taken from at `step`, but for its replay; whether its environments did, too.
+
+    A stranger may have made `state`: whatever is not of the form that `state_of` gives is Damaged.
+    """
+    try:
+        _check(state, session, agent, step)
+        session.state = _filled(_shapes(agent, state["agent"]), state["agent"])
+        session.rng.bit_generator.state = state["rng"]
+    except UNFIT as error:
+        raise Damaged(f"its state is not that of a run: {error}") from error
     session.metrics = state["metrics"]
     session.probe, session.earlier, session.new_fit = state["probe"], state["earlier"], state["new_fit"]
     for name, value in state["counters"].items():
         setattr(session, name, value)
     if state["envs"] is None:
         return False
-    session.obs = state["obs"]
+    session.obs = np.array(state["obs"])
     for env, saved in zip(session.envs.envs, state["envs"], strict=True):
         try:
             snapshot.restore(env, saved)
         except ValueError as error:
             raise Damaged(str(error)) from error
     return True
+
+
+def _check(state: Any, session: Session, agent: Agent, step: int) -> None:
+    """Raise one of UNFIT if what is not checked where it is used is not what it should be."""
+    counters, obs, envs = state["counters"], state["obs"], state["envs"]
+    if not counters.keys() <= set(COUNTERS) or not all(type(n) is int and 0 <= n <= MOST for n in counters.values()):
+        raise ValueError(f"its counters are {counters!r:.200}")
+    if counters["step"] != step or counters["ticks"] * session.buffer.num_envs != step:
+        raise ValueError(f"its counters are of step {counters['step']:,}, and the manifest is of step {step:,}")
+    if not _is_array(obs, session.obs.dtype, session.obs.shape):
+        raise ValueError(f"its observations are not {session.obs.dtype}{session.obs.shape}")
+    if envs is not None and len(envs) != session.buffer.num_envs:
+        raise ValueError(f"it has {len(envs)} environments, and the run has {session.buffer.num_envs}")
+    metrics, probe, earlier, new_fit = (state[name] or {} for name in ("metrics", "probe", "earlier", "new_fit"))
+    if not all(value.ndim == 0 and _METRIC.fullmatch(name) for name, value in metrics.items()):
+        raise ValueError("its metrics are not one number each")
+    count = probe["rows"].shape[1] if probe else 0
+    shapes = {"rows": (np.dtype(np.float32), (1, count, session.buffer.layout.width))}
+    if session.obs.dtype == np.uint8:
+        shapes |= {name: (np.dtype(np.uint8), (1, count, *session.obs.shape[1:])) for name in ("obs", "next_obs")}
+    if probe and not (probe.keys() == shapes.keys() and all(_is_array(probe[name], *shapes[name]) for name in shapes)):
+        raise ValueError("its probe batch is not of this run's transitions")
+    if earlier and not (earlier.keys() == agent.networks.keys() and all(len(v) == count for v in earlier.values())):
+        raise ValueError("its earlier values are not of this agent's networks")
+    if new_fit and not (new_fit.keys() == agent.networks.keys() and all(type(v) is float for v in new_fit.values())):
+        raise ValueError("its losses of new networks are not of this agent's networks")
+
+
+def _is_array(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and (value.dtype, value.shape) == (dtype, shape)
 
 
 def _shapes(agent: Agent, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
@@ -142,9 +183,8 @@ def _filled(shapes: Any, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
         value = saved[_kind(name, shape)].get(name)
         if value is None:
             raise Damaged(f"it has no {name}, which this agent has")
-        made = jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
-        if made.shape != shape.shape or made.dtype != shape.dtype:
-            raise Damaged(f"its {name} is {made.dtype}{made.shape}, and this agent's {shape.dtype}{shape.shape}")
-        return made
+        if not _is_array(value, shape.dtype, shape.shape):
+            raise Damaged(f"its {name} is not {shape.dtype}{shape.shape}, which this agent's is")
+        return jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
 
     return jax.tree_util.tree_map_with_path(fill, shapes)

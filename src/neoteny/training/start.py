@@ -13,12 +13,13 @@ from neoteny import envs
 from neoteny.errors import UsageError
 from neoteny.training import checkpoint
 from neoteny.training.cautions import cautions, shortfalls
-from neoteny.training.checkpoint import Checkpoint, Checkpoints
+from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
 from neoteny.training.identity import check_same_network
 from neoteny.training.loop import go_on
+from neoteny.training.manifest import Checkpoint, manifests
 from neoteny.training.progress import Progress
 from neoteny.training.run import Run, lock, read_config, read_metrics, taken, versions
 from neoteny.training.session import Session, restore
@@ -116,16 +117,11 @@ def resume(
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
-            restored[:] = [restore(session, setup.agent, state)]
-            try:
-                session.buffer.restore(state["replay"])
-            except ValueError as error:
-                raise UsageError(f"{directory} cannot go on: {error}") from error
-            for first, arrays in checkpoint.segments(directory, found):
-                session.buffer.put(first, arrays)
+            restored[:] = [restore(session, setup.agent, state, found.step)]
+            checkpoint.put_back(directory, found, state["replay"], session.buffer)
 
         found = None
-        if checkpoint.manifests(directory) or read_metrics(directory):
+        if manifests(directory) or read_metrics(directory):
             found, complaints = checkpoint.load(directory, use)
             for complaint in complaints:
                 progress.say(f"{complaint}; going on from the one before")

@@ -16,7 +16,7 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
+from neoteny.training.files import inside, write
 
 Say = Callable[[str], None]
 
@@ -138,7 +138,7 @@ def import_wandb() -> Any:
 
 def _id_of(directory: Path) -> str:
     """The id of this run at Weights & Biases, made when it is first asked for."""
-    path = directory / "wandb_id"
+    path = inside(directory, "wandb_id")
     if not path.exists():
         write(path, secrets.token_hex(4).encode())
     name = path.read_bytes()
