@@ -67,7 +67,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
         for row in reader:
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:  # a field of more than 128 kB, or a quotation mark that is never closed
-        raise UsageError(f"{path}, line {reader.line_num} is not CSV: {error}") from None
+        raise UsageError(f"{path}, line {reader.reader.line_num} is not CSV: {error}") from None
 
 
 def _name(row: dict[str, str | None], column: str, where: str) -> str:
@@ -83,7 +83,8 @@ def plain_name(name: str, what: str, where: str) -> str:
             f"{where}: the {what}'s name has {len(name):,} characters, and at most {LONGEST} can be shown: shorten it"
         )
     if not name.isprintable():
-        raise UsageError(f"{where}: the {what} {name!a} contains characters that cannot be printed: rename it")
+        place = "".join(letter if letter.isprintable() else "?" for letter in where)
+        raise UsageError(f"{place}: the {what} {name!a} contains characters that cannot be printed: rename it")
     return name
 
 
