@@ -54,7 +54,7 @@ def test_figures_and_tables(made: Path) -> None:
         ("Reacher-v5", "td3-swd", "5"),
     ]
     tex = (made / "tables" / "verdicts.tex").read_text()
-    assert tex.startswith("\\begin{tabular}{llrrrrrrrrl}")
+    assert tex.startswith("\\begin{tabular}{llrrrrrrrrrl}")
     assert (made / "tables" / "aggregates.csv").read_text().count("IQM") == 2
 
 

@@ -54,11 +54,10 @@ def describe(places: Sequence[Path]) -> str:
         counts = [f"{_done(plan, places)} of {len(plan.runs)} at {plan.scale} scale" for plan in plans]
         lines.append(f"{name:<22}{plans[0].title}")
         known = [
-            f"{words.outcome(finding, about(plan))}: {words.comparison(finding)}, {words.percent(finding.test.gain)} "
+            f"{words.outcome(finding, about(plan))}: {words.comparison(finding)}, {_gain(finding)} "
             f"({words.evidence(finding)})"
             for plan in plans
             for finding in _known(plan, places)
-            if finding.test is not None
         ]
         lines += [f"{'':<22}{text}" for text in (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *known)]
     where = " and ".join(map(str, places))
@@ -85,24 +84,32 @@ def page(archives: Path) -> str:
 def _rows(plan: Plan, archives: Path) -> Iterator[str]:
     for finding in _known(plan, [archives]):
         test = finding.test
-        if test is None:  # of one of the two methods there is no run yet
-            continue
         cells = [
             f"`{plan.name}`",
             words.comparison(finding),
             f"{finding.outcome}. {finding.why}".strip(),
-            words.percent(test.gain),
-            f"{words.percent(test.low)} to {words.percent(test.high)}",
+            _gain(finding),
+            f"{words.percent(test.low)} to {words.percent(test.high)}" if test else "",
             f"{sum(finding.runs)} of {finding.planned}",
             plan.scale,
             f"`neoteny reproduce {plan.name}{' --scale laptop' * (plan.scale == 'laptop')}`",
         ]
-        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+        yield f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    """Text as a cell of a table in Markdown."""
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
+
+
+def _gain(finding: Finding) -> str:
+    return words.percent(finding.test.gain) if finding.test else "no number"
 
 
 def _known(plan: Plan, places: Sequence[Path]) -> tuple[Finding, ...]:
-    """Return what is known of a plan's claims; nothing if none of its runs is done."""
-    return findings(plan, places) if _done(plan, places) else ()
+    """Return what is known of a plan's claims: of those where both methods have runs, finite scores or not."""
+    known = findings(plan, places) if _done(plan, places) else ()
+    return tuple(finding for finding in known if finding.test is not None or finding.left_out)
 
 
 def _done(plan: Plan, places: Sequence[Path]) -> int:

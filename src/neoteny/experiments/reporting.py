@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
         report_plan(load_plan(options.plan, options.scale), options.runs, options.out)
     else:
         named = ", ".join(path.name or str(path) for path in options.runs)
+        named = "".join(letter if letter.isprintable() else "?" for letter in named)
         publish(_gather_any(options.runs, f"Runs in {named}"), options.out)
     return 0
 

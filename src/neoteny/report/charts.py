@@ -47,7 +47,7 @@ def _curve(one: Curve, look: Look) -> list[Figure]:
     line = {
         "x": plain(one.x),
         "y": plain(one.mean),
-        "name": f"{one.method} ({one.runs})",
+        "name": _literal(f"{one.method} ({one.runs})"),
         "line": {"color": look.colour, "dash": look.dash, "width": 2.4},
         "hovertemplate": "%{y:.4~g}",
     }
@@ -95,7 +95,7 @@ def _dot(dot: Dot, look: Look, percent: bool) -> Figure:
         "x": plain([dot.value]),
         "y": [_wrapped(dot.label)],
         "mode": "markers",
-        "name": dot.label,
+        "name": _literal(dot.label),
         "marker": {"color": look.colour, "symbol": look.marker, "size": 11},
         "hovertemplate": f"%{{x:{form}}}<extra></extra>",
     }
@@ -125,7 +125,12 @@ def _wrapped(label: str, width: int = 22) -> str:
         if lines[-1] and len(lines[-1]) + len(word) >= width:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
-    return "<br>".join(line.replace("<", "&lt;") for line in lines)
+    return "<br>".join(map(_literal, lines))
+
+
+def _literal(text: str) -> str:
+    """Text as it is, where Plotly would read tags and entities."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def plain(values: Any) -> list[float | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,36 +16,54 @@ _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": 
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "x": "X"}
 _STEADY: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 """Without the date, so that the same runs give the same file."""
+_STYLE = {"svg.hashsalt": "neoteny", "pdf.fonttype": 42, "text.parse_math": False, "text.usetex": False}
+"""The same bytes each time; letters as text in a PDF; and a $ in a name is a $."""
+_PIXELS, _SIDE = 5e7, 60_000
+"""Of a PNG, and of one of its sides, at most."""
 
 
 def write_figures(sections: tuple[Section, ...], styles: Mapping[str, Look], footnote: str, folder: Path) -> list[Path]:
     """Each section in each format; its panels in rows of two or three."""
     import matplotlib
-    from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for section in sections:
-        columns = 2 if len(section.panels) == 4 else min(3, len(section.panels))
-        rows = math.ceil(len(section.panels) / columns)
-        tallest = max(_height(panel) for panel in section.panels)
-        figure = Figure(figsize=(5.2 * columns + 0.6, tallest * rows + 1.0), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for ax, panel in zip(axes, section.panels, strict=False):
-            if isinstance(panel, Lines):
-                _lines(ax, panel, styles)
-            else:
-                _dots(ax, panel, styles)
-        for ax in axes[len(section.panels) :]:
-            ax.set_axis_off()
-        figure.suptitle(section.title)
-        note = textwrap.fill(footnote, 75 * columns)
-        figure.supxlabel(note, fontsize=7.5, x=0.01, ha="left", color="#444444")
-        with matplotlib.rc_context({"svg.hashsalt": "neoteny", "pdf.fonttype": 42}):
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a letter that the font lacks is drawn as a box
+        for section in sections:
+            figure = _figure(section, styles, footnote)
+            width, height = figure.get_size_inches()
+            dpi = min(150.0, math.sqrt(_PIXELS / (width * height)), _SIDE / max(width, height))
             for kind in FORMATS:
                 written.append(folder / f"{section.name}.{kind}")
-                figure.savefig(written[-1], dpi=150, metadata=_STEADY[kind])
+                figure.savefig(written[-1], dpi=dpi, metadata=_STEADY[kind])
     return written
+
+
+def _figure(section: Section, styles: Mapping[str, Look], footnote: str) -> Any:
+    from matplotlib.figure import Figure
+
+    columns = 2 if len(section.panels) == 4 else min(3, len(section.panels))
+    rows = math.ceil(len(section.panels) / columns)
+    tallest = max(_height(panel) for panel in section.panels)
+    figure = Figure(figsize=(5.2 * columns + 0.6, tallest * rows + 1.0), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax, panel in zip(axes, section.panels, strict=False):
+        if isinstance(panel, Lines):
+            _lines(ax, panel, styles)
+        else:
+            _dots(ax, panel, styles)
+    for ax in axes[len(section.panels) :]:
+        ax.set_axis_off()
+    figure.suptitle(_short(section.title))
+    note = textwrap.fill(footnote, 75 * columns)
+    figure.supxlabel(note, fontsize=7.5, x=0.01, ha="left", color="#444444")
+    return figure
+
+
+def _short(text: str) -> str:
+    """A label that leaves room for the figure."""
+    return text if len(text) <= 70 else f"{text[:45]} ... {text[-20:]}"
 
 
 def _height(panel: Lines | Dots) -> float:
@@ -52,18 +71,20 @@ def _height(panel: Lines | Dots) -> float:
 
 
 def _lines(ax: Any, panel: Lines, styles: Mapping[str, Look]) -> None:
+    drawn, labels = [], []
     for one in panel.curves:
         look = styles[one.method]
-        label = f"{one.method} ({one.runs})"
-        ax.plot(one.x, one.mean, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.8, label=label)
+        drawn += ax.plot(one.x, one.mean, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.8)
+        labels.append(_short(f"{one.method} ({one.runs})"))
         ax.fill_between(one.x, one.low, one.high, color=look.colour, alpha=0.15, linewidth=0)
-    ax.set_title(panel.title, fontsize=10)
+    ax.set_title(_short(panel.title), fontsize=10)
     ax.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     ax.grid(alpha=0.25)
     if panel.xlabel == "step":
         ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1_000:,g}k" if value else "0")
     if panel.curves:
-        ax.legend(fontsize=7, framealpha=0.6)
+        # Given, since labels that begin with _ would be left out.
+        ax.legend(drawn, labels, fontsize=7, framealpha=0.6)
 
 
 def _dots(ax: Any, panel: Dots, styles: Mapping[str, Look]) -> None:
@@ -76,12 +97,12 @@ def _dots(ax: Any, panel: Dots, styles: Mapping[str, Look]) -> None:
             ax.plot([dot.mark], [place], color="black", marker="*", markersize=9)
     if panel.line is not None:
         ax.axvline(panel.line, color="black", linestyle="--", linewidth=0.8)
-    ax.set_yticks(range(len(panel.dots)), [dot.label for dot in reversed(panel.dots)], fontsize=8)
+    ax.set_yticks(range(len(panel.dots)), [_short(dot.label) for dot in reversed(panel.dots)], fontsize=8)
     ax.set_ylim(-0.6, len(panel.dots) - 0.4)
-    ax.set_title(panel.title, fontsize=10)
+    ax.set_title(_short(panel.title), fontsize=10)
     ax.set_xlabel(panel.xlabel)
     if panel.span is not None:
         ax.set_xlim(*panel.span)
     if panel.percent:
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}" if abs(value) < 1e4 else f"{100 * value:+.2g}%")
     ax.grid(alpha=0.25, axis="x")

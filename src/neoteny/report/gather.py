@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from neoteny.report import statistics
 from neoteny.report.about import About
-from neoteny.report.scores import Record, Scores, full_measure, scores_of
+from neoteny.report.scores import LARGEST, Record, Scores, full_measure, left_out, scores_of
 from neoteny.report.sections import (
     age_section,
     aggregate_section,
@@ -20,7 +20,7 @@ from neoteny.report.sections import (
 )
 from neoteny.report.shapes import Section
 from neoteny.report.suites import Bounds, bounds_of, by_suite
-from neoteny.report.verdict import Claim, Finding, judge
+from neoteny.report.verdict import Claim, Finding, judge, without
 from neoteny.training.presets import NAMES
 from neoteny.wording import counted
 
@@ -59,8 +59,15 @@ def baseline_of(methods: Sequence[str]) -> str:
 def findings_of(records: Sequence[Record], claims: Sequence[Claim], about: About) -> tuple[Finding, ...]:
     """A verdict on each claim, whose measure then names its batch."""
     claims = [replace(claim, measure=full_measure(records, claim.measure)) for claim in claims]
-    by_measure = {measure: scores_of(records, measure) for measure in {claim.measure for claim in claims}}
-    return tuple(judge(claim, by_measure[claim.measure], about.speaks, about.planned) for claim in claims)
+    by_measure = {
+        measure: (scores_of(records, measure), left_out(records, measure))
+        for measure in {claim.measure for claim in claims}
+    }
+    return tuple(
+        judge(claim, scores, about.speaks, about.planned, lost)
+        for claim in claims
+        for scores, lost in [by_measure[claim.measure]]
+    )
 
 
 def gather(records: Sequence[Record], about: About, claims: Sequence[Claim] | None = None) -> Report:
@@ -105,10 +112,14 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
         notes.append(f"These runs were made by {len(versions)} versions of neoteny: {', '.join(versions)}.")
     if strange := [record for record in records if record.not_finite]:
         notes.append(
-            f"NaN or infinity was returned in {sum(record.not_finite for record in strange)} evaluations of "
-            f"{counted(len(strange), 'run')}, which are left out: look at the environment, and at neoteny inspect."
+            f"NaN, infinity or a number beyond {LARGEST:.0e} was returned in "
+            f"{counted(sum(record.not_finite for record in strange), 'evaluation')} of "
+            f"{counted(len(strange), 'run')}, which the curves leave out: look at the environment, and at neoteny "
+            "inspect."
         )
-    if training := sum(not (record.evaluated or record.not_finite) for record in records):
+    if lost := left_out(records):
+        notes.append(f"{without([record.name for record in lost])} The table of runs names every one.")
+    if training := sum(not record.evaluated for record in records):
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
         )

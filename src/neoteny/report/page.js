@@ -5,7 +5,7 @@ const config = { displaylogo: false, displayModeBar: false, responsive: true };
 function painted(figure) {
   const css = getComputedStyle(document.documentElement);
   const colour = (name) => css.getPropertyValue(name).trim();
-  const own = JSON.parse(JSON.stringify(figure).replaceAll('"ink"', JSON.stringify(colour("--ink"))));
+  const own = JSON.parse(JSON.stringify(figure).replaceAll('"color":"ink"', `"color":${JSON.stringify(colour("--ink"))}`));
   const axis = { gridcolor: colour("--rule"), zerolinecolor: colour("--rule"), linecolor: colour("--rule") };
   Object.assign(own.layout, {
     paper_bgcolor: "rgba(0,0,0,0)",

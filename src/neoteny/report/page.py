@@ -29,7 +29,7 @@ def page(report: Report, tables: Sequence[Table]) -> str:
     figures: list[Figure] = []
     body = [_verdicts(report), *(_section(section, report, figures) for section in report.sections)]
     body += [_tables(tables), _method(report)]
-    data = json.dumps(figures, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    data = _for_script(json.dumps(figures, separators=(",", ":"), allow_nan=False))
     plotly = get_plotlyjs().replace("</script", "<\\/script")
     return f"""<!doctype html>
 <html lang="en">
@@ -39,7 +39,7 @@ def page(report: Report, tables: Sequence[Table]) -> str:
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(report.about.title)}</title>
 <link rel="icon" href="data:,">
-<style>{(here / "page.css").read_text()}</style>
+<style>{(here / "page.css").read_text("utf-8")}</style>
 </head>
 <body>
 {_header(report)}
@@ -49,10 +49,15 @@ def page(report: Report, tables: Sequence[Table]) -> str:
 <footer><div>Made by neoteny {__version__} with rliable and Plotly. This file is whole: it loads nothing.</div></footer>
 <script type="application/json" id="figures">{data}</script>
 <script>{plotly}</script>
-<script>{(here / "page.js").read_text()}</script>
+<script>{(here / "page.js").read_text("utf-8")}</script>
 </body>
 </html>
 """
+
+
+def _for_script(data: str) -> str:
+    """JSON, all of it ASCII, inside of a script: no text in it can end the script or begin a comment."""
+    return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _header(report: Report) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neoteny.errors import UsageError
+
 LEVEL = 0.05
 POWER = 0.8
 """The probability with which the detectable effect is detected."""
@@ -17,6 +19,8 @@ PERMUTATIONS = 10_000
 """All are looked at where there are no more than this; else so many are drawn."""
 EXPERIMENTS, AMONG = 1_000, 1_000
 """Simulated to find the detectable effect, each among so many of the permutations."""
+LARGEST_GAIN = 1e100
+"""How far a task's scale and the unit of its gain may be apart, so that gains are finite numbers."""
 
 
 @dataclass(frozen=True)
@@ -67,30 +71,38 @@ def permutation_test(method: Sequence[np.ndarray], baseline: Sequence[np.ndarray
     baseline's absolute mean u (or the standard deviation, if larger): g is in the interval if the method's scores less
     g u are not significantly different from the baseline's. Both are linear in the scores, so the statistic of every
     permutation is x - g y.
+
+    Raises a UsageError if a score is NaN or infinite: comparisons with NaN are false, which would count as p = 0.
     """
+    if bad := [float(value) for scores in (*method, *baseline) for value in scores if not math.isfinite(value)]:
+        raise UsageError(f"a permutation test needs finite scores, and one of these is {bad[0]}: leave that run out")
     ways = splits(_sizes(method, baseline))
     rng = np.random.default_rng(0)
     some = np.r_[0, 1 + rng.permutation(len(ways[0]) - 1)[: AMONG - 1]]
     x = y = noise = np.zeros(1)
     error = 0.0
     for split, a, b in zip(ways, method, baseline, strict=True):
+        exponent = np.frexp(np.abs(np.concatenate([a, b])).max())[1]
+        a, b = np.ldexp(a, -exponent), np.ldexp(b, -exponent)  # exact, and no square of these overflows
         both = np.concatenate([a, b])
         scale = max(abs(both.mean()), both.std()) or 1.0
         within = math.sqrt((a.var() * len(a) + b.var() * len(b)) / max(1, len(both) - 2))
-        unit = max(abs(b.mean()), within) or 1.0
+        unit = max(abs(b.mean()), within) or np.ldexp(1.0, -exponent)
+        unit = min(max(unit, scale / LARGEST_GAIN), scale * LARGEST_GAIN)
         spreads = [one.std(ddof=1) if len(one) > 1 else within for one in (a, b)]
         drawn = np.repeat(spreads, [len(a), len(b)])[:, None] * rng.standard_normal((len(both), EXPERIMENTS))
         x = x + split @ (both / scale)
         y = y + split @ (np.repeat([unit, 0.0], [len(a), len(b)]) / scale)
         noise = noise + split[some] @ (drawn / scale)
-        error += sum(spread**2 / len(one) for spread, one in zip(spreads, (a, b), strict=True)) / scale**2
+        error += sum((spread / scale) ** 2 / len(one) for spread, one in zip(spreads, (a, b), strict=True))
 
     def p_value(gain: float) -> float:
         moved = np.abs(x - gain * y)
-        return float(np.mean(moved >= moved[0] - 1e-9 * (1 + abs(gain))))
+        return float(np.mean(moved >= moved[0] - 1e-9 * (1 + abs(gain) * y[0])))
 
     gain = float(x[0] / y[0])
-    low, high = (_edge(p_value, gain, side, math.sqrt(error) / y[0]) for side in (-1, 1))
+    step = max(math.sqrt(error) / y[0], 1e-6 * max(1.0, abs(gain)))
+    low, high = (_edge(p_value, gain, side, step) for side in (-1, 1))
     smallest = float(np.mean(np.abs(y) >= (1 - 1e-9) * y[0]))  # nothing but what separates the methods fully
     return Test(gain, low, high, p_value(0.0), math.inf if smallest > LEVEL else _detectable(noise, y[some]), smallest)
 
@@ -101,10 +113,10 @@ def _sizes(method: Sequence[np.ndarray], baseline: Sequence[np.ndarray]) -> tupl
 
 def _edge(p_value: Callable[[float], float], gain: float, side: int, step: float) -> float:
     """The last gain on one side of the estimate that the test does not reject; infinite if it rejects none."""
-    inside, width = gain, max(step, 1e-6)
+    inside, width = gain, step
     while p_value(gain + side * width) > LEVEL:
         inside, width = gain + side * width, 2 * width
-        if width > 1e6 * max(step, 1e-6):
+        if width > 1e6 * step:
             return side * math.inf
     outside = gain + side * width
     for _ in range(30):

@@ -12,7 +12,7 @@ import numpy as np
 
 from neoteny.errors import UsageError, missing_extra
 from neoteny.report.archive import History, Series, is_archive, read_history, run_name, runs_in
-from neoteny.report.foreign import Rows, read_csv, read_evaluations
+from neoteny.report.foreign import Rows, plain_name, read_csv, read_evaluations
 from neoteny.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ LAST = 0.1
 """A run's score is its mean return over this last share of its evaluations,"""
 AT_LEAST = 3
 """and over at least so many of them."""
+LARGEST = 1e100
+"""A return beyond it counts as infinite: sums of squares of such returns overflow."""
 
 Scores = dict[str, dict[str, np.ndarray]]
 """By method and task, a number for each seed."""
@@ -38,8 +40,6 @@ class Record:
     returns: np.ndarray
     evaluated: bool = True
     """Whether these are evaluations, or for want of them the returns of training's own episodes."""
-    not_finite: int = 0
-    """Evaluations whose mean return was NaN or infinite, which are left out."""
     done: bool = True
     series: Mapping[str, Series] = field(default_factory=dict)
     """Other metrics over training: sampled ages, and plasticity as batch/network/measure (on the training batch) and
@@ -51,11 +51,32 @@ class Record:
     made_by: str = ""
     """The version of neoteny that made it: its commit, or its number where no commit is known."""
 
+    @property
+    def name(self) -> str:
+        """What a person calls this run."""
+        return f"{self.method} on {self.task} with seed {self.seed}"
+
+    @property
+    def not_finite(self) -> int:
+        """How many of its returns are not finite."""
+        return int((~finite(self.returns)).sum())
+
+    def late(self, measure: str = "score") -> float | None:
+        """The score of a finished run, or its late value of another measure; NaN if that is not finite, None if it has
+        none."""
+        values = self.returns if measure == "score" else self.series.get(measure, ((), ()))[1]
+        return late(np.asarray(values)) if self.done and len(values) else None
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """Which of these numbers statistics can be made of: neither NaN nor infinite, nor beyond `LARGEST`."""
+    return np.abs(values) <= LARGEST
+
 
 def late(values: np.ndarray) -> float:
-    """The mean over the last tenth of `values`, and over at least 3 of them."""
-    count = max(AT_LEAST, math.ceil(LAST * len(values) - 1e-9))
-    return float(np.mean(values[-count:]))
+    """The mean over the last tenth of `values`, and over at least 3 of them; NaN if one of these is not finite."""
+    last = values[-max(AT_LEAST, math.ceil(LAST * len(values) - 1e-9)) :]
+    return float(np.mean(last)) if finite(last).all() else math.nan
 
 
 def full_measure(records: Sequence[Record], measure: str) -> str:
@@ -66,13 +87,21 @@ def full_measure(records: Sequence[Record], measure: str) -> str:
 
 
 def scores_of(records: Sequence[Record], measure: str = "score") -> Scores:
-    """The score of every finished run, or its late value of another measure, in the order of the seeds."""
+    """The score of every finished run, or its late value of another measure, in the order of the seeds.
+
+    Those that are not finite are left out, and `left_out` names their runs.
+    """
     found: dict[str, dict[str, list[float]]] = {}
     for record in sorted(records, key=lambda record: record.seed):
-        _, values = (record.steps, record.returns) if measure == "score" else record.series.get(measure, ((), ()))
-        if record.done and len(values):
-            found.setdefault(record.method, {}).setdefault(record.task, []).append(late(np.asarray(values)))
+        value = record.late(measure)
+        if value is not None and math.isfinite(value):
+            found.setdefault(record.method, {}).setdefault(record.task, []).append(value)
     return {method: {task: np.array(many) for task, many in tasks.items()} for method, tasks in found.items()}
+
+
+def left_out(records: Sequence[Record], measure: str = "score") -> list[Record]:
+    """The finished runs whose score, or late value of another measure, is not finite."""
+    return [record for record in records if (value := record.late(measure)) is not None and math.isnan(value)]
 
 
 def read_runs(paths: Sequence[Path], names: Mapping[Path, str] | None = None) -> list[Record]:
@@ -128,17 +157,18 @@ def _foreign(rows: Rows) -> Record:
 
 def _record(path: Path, history: History, method: str) -> Record:
     """Return the record of a run, from its directory or its archive at `path`."""
-    evaluated = len(history.evaluations[0]) > 0
-    steps, returns = history.evaluations if evaluated else history.episodes
+    steps, returns = _evaluations(history)
+    evaluated = len(steps) > 0
+    if not evaluated:
+        steps, returns = history.episodes
     timing = {name: math.nan if value is None else value for name, value in history.timing.items()}
     return Record(
-        method,
-        history.config.env,
+        plain_name(method, "method", str(path)),
+        plain_name(history.config.env, "task", str(path)),
         history.config.seed,
         steps,
         returns,
         evaluated=evaluated,
-        not_finite=history.not_finite,
         done=history.done,
         series={name: series for name, series in history.series.items() if _shown(name)},
         seconds=timing["seconds"],
@@ -147,6 +177,25 @@ def _record(path: Path, history: History, method: str) -> Record:
         source=str(path),
         made_by=made_by(history.facts),
     )
+
+
+def _evaluations(history: History) -> Series:
+    """Every evaluation of a run, with NaN for those that were not finite, of which a history has only the number.
+
+    They are where the configuration asks for one and none is; if it does not fit, they count as the last ones.
+    """
+    steps, returns = history.evaluations
+    missing, config = history.not_finite, history.config
+    every, envs = max(config.eval_every or 0, config.num_envs), config.num_envs
+    due = np.empty(0, np.int64)
+    if config.eval_every and -(-config.total_timesteps // envs) * envs // every == len(steps) + missing:
+        due = -(-every * np.arange(1, len(steps) + missing + 1) // envs) * envs
+    absent = np.setdiff1d(due, steps)
+    if len(absent) != missing:
+        absent = np.full(missing, config.total_timesteps)
+    steps, returns = np.r_[steps, absent], np.r_[returns, np.full(missing, np.nan)]
+    order = np.argsort(steps, kind="stable")
+    return steps[order], returns[order]
 
 
 def _shown(name: str) -> bool:
@@ -192,9 +241,6 @@ def _distinct(records: list[Record]) -> list[Record]:
     for record in records:
         key = (record.method, record.task, record.seed)
         if key in seen:
-            raise UsageError(
-                f"{seen[key].source} and {record.source} are both {record.method} on {record.task} with seed "
-                f"{record.seed}: give only one of them"
-            )
+            raise UsageError(f"{seen[key].source} and {record.source} are both {record.name}: give only one of them")
         seen[key] = record
     return [replace(record, source=Path(record.source).name) for record in records]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -156,11 +157,11 @@ def plasticity_sections(records: Sequence[Record], methods: Sequence[str]) -> It
     text = (
         "Whether the network can still learn, over training; docs/plasticity.md says what each measure means. " + SPREAD
     )
-    first = True
+    names: set[str] = set()
     for task in tasks_of(records):
         here = [record for record in records if record.task == task]
-        names = [name for record in here for name in record.series if "/" in name]
-        networks = sorted({name.split("/")[1] for name in names}, key=lambda name: (name == "actor", name))
+        measured = {name.split("/")[1] for record in here for name in record.series if "/" in name}
+        networks = sorted(measured, key=lambda name: (name == "actor", name))
         for network in networks:
             lines = [
                 Lines(f"{measure}, {batch}", "step", label, curves)
@@ -169,9 +170,17 @@ def plasticity_sections(records: Sequence[Record], methods: Sequence[str]) -> It
                 if (curves := _curves(here, methods, f"{where}/{network}/{measure}"))
             ]
             if lines:
-                name = f"plasticity-{task}-{network}".replace("/", "-").replace(" ", "-").replace(",", "")
-                yield Section(name, f"Plasticity: {task}, {network}", text, tuple(lines), folded=not first)
-                first = False
+                name = _file_name(f"plasticity-{task}-{network}", names)
+                yield Section(name, f"Plasticity: {task}, {network}", text, tuple(lines), folded=len(names) > 1)
+
+
+def _file_name(text: str, taken: set[str]) -> str:
+    """A name for files from any text: plain letters, short, and none of those that are taken, which it then joins."""
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text.replace(",", ""))[:100]
+    if name.lower() in taken:
+        name = f"{name}-{len(taken)}"
+    taken.add(name.lower())
+    return name
 
 
 def age_section(records: Sequence[Record], methods: Sequence[str]) -> Section:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neoteny.report.archive import Series
+from neoteny.report.scores import finite
 
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 """Told apart by the colour-blind (Okabe and Ito, grey for black), on white and on black."""
@@ -96,8 +97,8 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
 
 
 def curve(method: str, runs: Sequence[Series]) -> Curve | None:
-    """The mean of `runs` and one standard deviation around it, at each step over the runs that have it."""
-    runs = [(steps, values) for steps, values in runs if len(steps)]
+    """The mean of `runs` and one standard deviation around it, at each step over the runs that have a finite value."""
+    runs = [(steps[finite(values)], values[finite(values)]) for steps, values in runs if finite(values).any()]
     if not runs:
         return None
     at = np.unique(np.concatenate([steps for steps, _ in runs]))

@@ -72,6 +72,6 @@ def _bounds(task: str, scores: np.ndarray) -> Bounds:
     if suite_of(task) == DMC:
         return Bounds(0.0, 1000.0, "the range of its returns")
     low, high = float(scores.min()), float(scores.max())
-    return Bounds(
-        low, high if high > low else low + 1, "not fixed: the lowest and highest score of any run here", False
-    )
+    if high == low:
+        high = low + max(1.0, abs(low))  # 1 more than a very large number is the same number
+    return Bounds(low, high, "not fixed: the lowest and highest score of any run here", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 
 from neoteny.report import words
 from neoteny.report.gather import Report
-from neoteny.report.scores import late
+from neoteny.report.scores import left_out
 
 
 class Table(NamedTuple):
@@ -30,7 +31,8 @@ def tables_of(report: Report) -> list[Table]:
 
 
 def _verdicts(report: Report) -> Table:
-    columns = ("comparison", "verdict", "gain", "low", "high", "p", "detectable", "paper", "runs", "tasks", "scale")
+    numbers_of_test = ("gain", "low", "high", "p", "detectable")
+    columns = ("comparison", "verdict", *numbers_of_test, "paper", "runs", "left out", "tasks", "scale")
     rows = []
     for finding in report.findings:
         test = finding.test
@@ -43,6 +45,7 @@ def _verdicts(report: Report) -> Table:
                 *numbers,
                 effect,
                 sum(finding.runs),
+                len(finding.left_out),
                 len(finding.tasks),
                 report.about.scale,
             )
@@ -51,13 +54,17 @@ def _verdicts(report: Report) -> Table:
 
 
 def _scores(report: Report) -> Table:
-    rows = [
-        (task, method, len(values), values.mean(), values.std(ddof=1) if len(values) > 1 else math.nan)
-        for task in report.bounds
-        for method in report.methods
-        if (values := report.scores.get(method, {}).get(task)) is not None
-    ]
-    return Table("scores", "Scores", ("task", "method", "runs", "mean", "standard deviation"), tuple(rows))
+    lost = Counter((record.task, record.method) for record in left_out(report.records))
+    rows = []
+    for task in dict.fromkeys([*report.bounds, *(task for task, _ in lost)]):
+        for method in report.methods:
+            values = report.scores.get(method, {}).get(task, np.empty(0))
+            mean = values.mean() if len(values) else math.nan
+            spread = values.std(ddof=1) if len(values) > 1 else math.nan
+            if len(values) or lost[task, method]:
+                rows.append((task, method, len(values), lost[task, method], mean, spread))
+    columns = ("task", "method", "runs", "left out", "mean", "standard deviation")
+    return Table("scores", "Scores", columns, tuple(rows))
 
 
 def _aggregates(report: Report) -> Table:
@@ -89,14 +96,15 @@ def _cost(report: Report) -> Table:
 
 
 def _runs(report: Report) -> Table:
+    lost = left_out(report.records)
     rows = [
         (
             record.method,
             record.task,
             record.seed,
             int(record.steps[-1]) if len(record.steps) else 0,
-            late(record.returns) if record.done and len(record.returns) else math.nan,
-            "done" if record.done else "not finished",
+            math.nan if (score := record.late()) is None else score,
+            "not finished" if not record.done else "done" if record not in lost else "done, no finite score",
         )
         for record in report.records
     ]
@@ -109,11 +117,11 @@ def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     written = []
     for table in tables:
         path = folder / f"{table.name}.csv"
-        with path.open("w", newline="") as file:
+        with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(table.columns)
             writer.writerows(table.rows)
-        path.with_suffix(".tex").write_text(latex(table))
+        path.with_suffix(".tex").write_text(latex(table), encoding="utf-8")
         written += [path, path.with_suffix(".tex")]
     return written
 
@@ -132,10 +140,21 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(_escape(cell) for cell in cells) + r" \\"
 
 
+_LATEX = {character: f"\\{character}" for character in "&%_#${}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "<": "$<$",
+    ">": "$>$",
+    "[": "{[}",  # after the end of a row LaTeX takes it, and the star, for an option
+    "*": "{*}",
+}
+"""What LaTeX would not print as it is."""
+
+
 def _escape(text: str) -> str:
-    for character in "&%_#$":
-        text = text.replace(character, "\\" + character)
-    return text.replace(">", "$>$").replace("<", "$<$")
+    return "".join(_LATEX.get(character, character if character.isprintable() else " ") for character in text)
 
 
 def shown(value: object) -> str:
@@ -143,5 +162,5 @@ def shown(value: object) -> str:
     if isinstance(value, float):  # NumPy's are too
         if not math.isfinite(value):
             return "" if math.isnan(value) else "no bound"
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+        return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

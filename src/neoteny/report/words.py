@@ -6,15 +6,18 @@ import math
 
 from neoteny.report.about import About
 from neoteny.report.permutation import LEVEL, PERMUTATIONS
-from neoteny.report.scores import AT_LEAST, LAST
+from neoteny.report.scores import AT_LEAST, LARGEST, LAST
 from neoteny.report.statistics import REPS
 from neoteny.report.verdict import FEWEST, Finding
+from neoteny.wording import counted
 
 BATCHES = {"batch": "training batch", "probe": "probe batch"}
 """On which plasticity is measured; the probe batch was drawn once, when learning started."""
 METHOD = (
     f"A run's score is its mean evaluation return over the last {LAST:.0%} of its evaluations, and at least "
     f"{AT_LEAST} of them. Only finished runs have one.",
+    f"A run has no score if one of these returns is NaN, infinite or beyond {LARGEST:.0e}. It is left out of every "
+    "number and named; that favours its method if it diverged, so there is no verdict on a comparison with such a run.",
     "The difference is that of the means, as a share of the baseline's absolute mean on the task (of the standard "
     "deviation within methods, where that is larger), mean over tasks.",
     f"The verdict comes from a permutation test within tasks at {LEVEL:.0%}, two-sided: every way of exchanging the "
@@ -65,7 +68,7 @@ def evidence(finding: Finding) -> str:
     """The interval, the test and the number of runs."""
     test = finding.test
     if test is None:
-        return "There are no runs to compare yet."
+        return f"There are no runs to compare yet{_left_out(finding)}."
     interval = f"95% interval {percent(test.low)} to {percent(test.high)}"
     if math.isinf(test.low) and math.isinf(test.high):
         interval = "So few runs bound no 95% interval"
@@ -74,8 +77,14 @@ def evidence(finding: Finding) -> str:
     tasks = f"{len(finding.tasks)} task{'s' * (len(finding.tasks) != 1)}"
     return (
         f"{interval}; permutation test within tasks, {_p(test.p)}; {finding.runs[0]} and {finding.runs[1]} runs, "
-        f"on {tasks}, {seeds} on each."
+        f"on {tasks}, {seeds} on each{_left_out(finding)}."
     )
+
+
+def _left_out(finding: Finding) -> str:
+    """How many runs these numbers are without; nothing if none."""
+    names = finding.left_out
+    return f"; {counted(len(names), 'run')} without a finite value left out" if names else ""
 
 
 def paper(finding: Finding, about: About) -> str:
@@ -128,4 +137,6 @@ def percent(value: float) -> str:
     """With its sign; as many digits as mean something."""
     if math.isinf(value):
         return "no bound"
-    return f"{value:+.1%}" if abs(value) < 10 else f"{value:+,.0%}"
+    if abs(value) < 10:
+        return f"{value:+.1%}"
+    return f"{value:+,.0%}" if abs(value) < 1e6 else f"{100 * value:+.3g}%"
