@@ -40,6 +40,8 @@ WRONG = [
     ("steps = 300", 'steps = "300"', "steps must be a whole number, got '300'"),
     ("steps = 300", "steps = 300.5", "steps must be a whole number, got 300.5"),
     ("steps = 300", "steps = true", "steps must be a whole number, got True"),
+    ("steps = 300", "steps = nan", "steps must be a finite number, got nan"),
+    ("steps = 300", "steps = 1e12", "steps must be at most 4,294,967,295, got 1000000000000"),
     ("steps = 300", "steps = 0", "steps must be >= 1, got 0"),
     ("seeds = [1, 2]", "seeds = 3", "seeds must be a list of whole numbers, got 3: write [3]"),
     ("seeds = [1, 2]", "seeds = [1, 1]", "seeds has 1 twice: name each once"),
@@ -60,6 +62,14 @@ WRONG = [
     (SETTING, "learning_starts = 0", "learning_starts must be >= 1, got 0"),
     (SETTING, "capacity = 0", "capacity must be at least num_envs, 1, got 0"),
     (SETTING, "n_step = 0", "n_step must be >= 1, got 0"),
+    (SETTING, "n_step = 200\ncapacity = 150", "n_step must be in 1..150, the capacity, got 200"),
+    (SETTING, "widths = []", "settings.widths is empty: a network has at least one hidden layer"),
+    (SETTING, "widths = [0]", "settings.widths must be in 1..65,536, got 0"),
+    (SETTING, "target_noise = -1", "settings.target_noise must be >= 0, got -1"),
+    (SETTING, "actor_lr = 1e39", "settings.actor_lr must be 0 or between 1.2e-38 and 3.4e+38 in size, got 1e+39"),
+    (SETTING, "keep_checkpoints = 301", "keep_checkpoints must be at most the run's 300 steps, got 301"),
+    (SETTING, 'intervention = ["redo", "redo"]', "intervention must name each once, got redo, redo"),
+    (SETTING, "utd = 3", "utd is in settings and in the grid, which would replace it: leave one out"),
     (SETTING, "actor_lr = nan", "settings.actor_lr must be a finite number, got nan"),
     (SETTING, "sticky = 1", "settings.sticky must be true or false, got 1"),
     (SETTING, "sticky = true", "sticky is for Atari, and Pendulum-v1 is not"),
@@ -141,6 +151,10 @@ def test_a_wrong_value_is_one_sentence_with_its_line(
     line = LINES[statement] + instead.count("\n") - statement.count("\n")
     if message.startswith("the methods "):
         line = LINES["[methods]"]
+    elif "in the grid" in message:
+        line = LINES["utd = [1, 2]"]
+    elif "\ncapacity" in instead:
+        line -= 1
     assert main(["sweep", str(path), "--out", str(tmp_path / "runs")]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"neoteny sweep: {path}, line {line}: "), said
@@ -155,20 +169,20 @@ def test_a_plan_that_lacks_something_has_no_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mine[.]toml: it lacks steps, seeds: every plan has title, agent"):
         load_plan(str(path))
     path.write_bytes(b"title = '\xff'")
-    with pytest.raises(UsageError, match=r"mine[.]toml is not TOML"):
+    with pytest.raises(UsageError, match=r"mine[.]toml, line 1: the byte 0xff is not UTF-8"):
         load_plan(str(path))
     path.write_text('title = "x"\nincludes = "swd/fig2"\n')
     with pytest.raises(UsageError, match="line 2: includes must be a list of strings, got 'swd/fig2'"):
         load_plan(str(path))
 
 
-def test_the_line_is_of_the_part_that_is_used(tmp_path: Path) -> None:
+def test_both_scales_are_checked_and_the_line_is_of_the_part_that_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD + '[laptop]\nreduced = "shorter"\nsteps = -5\nsettings = { widths = [0.5] }\n')
     begins = len(GOOD.split("\n"))
-    with pytest.raises(UsageError, match=f"line {begins + 2}: steps must be >= 1, got -5"):
-        load_plan(str(path), "laptop")
-    load_plan(str(path))
+    for scale in ("full", "laptop"):
+        with pytest.raises(UsageError, match=f"line {begins + 2}: steps must be >= 1, got -5"):
+            load_plan(str(path), scale)
     path.write_text(path.read_text().replace("steps = -5", "steps = 5"))
     with pytest.raises(UsageError, match=f"line {begins + 3}: settings.widths must be a list of whole numbers"):
         load_plan(str(path), "laptop")

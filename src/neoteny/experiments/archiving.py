@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.report.archive import read_archive, read_digests, read_run, write_archive
 from neoteny.training.checkpoint import digests
-from neoteny.training.config import TrainConfig
 from neoteny.training.files import checksum
+from neoteny.training.identity import own_parts
 from neoteny.training.manifest import manifests
 from neoteny.training.run import read_config
 
@@ -57,14 +56,6 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
         read_archive(path)  # what cannot be read back must not be committed
         written.append(path)
     return written, same, unfinished
-
-
-def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:
-    """Return what makes a run another one than its settings say: the user's own parts, or a length that was changed."""
-    made = facts["environment"]
-    own = {name: made[name] for name in ("make_env", "network") if made.get(name)}
-    planned = made.get("horizon", config.total_timesteps)
-    return own if planned == config.total_timesteps else {**own, "horizon": str(planned)}
 
 
 def digests_of(directory: Path) -> dict[str, str]:

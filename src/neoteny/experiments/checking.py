@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
-from neoteny.agents.configs import AGENTS
+from neoteny.agents.configs import AGENTS, SACConfig
 from neoteny.errors import UsageError
+from neoteny.experiments.limits import check_count, check_number, check_plain, few
 from neoteny.experiments.source import Keys, Source, dotted
 from neoteny.experiments.work import reason
 from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.presets import NAMES
-from neoteny.training.types import fitted
+from neoteny.training.types import fitted, shown
 from neoteny.wording import did_you_mean
 
 SHAPE: dict[str, Any] = {
@@ -32,6 +33,7 @@ SHAPE: dict[str, Any] = {
 }
 """What a plan may have."""
 _REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
+_NEEDED = {"title": "say in a few words what the plan asks", "methods": "it must hold at least one"}
 _ELSEWHERE = {"env": "environments", "seed": "seeds", "total_timesteps": "steps"}
 """What a run has and no setting may be, since these keys of the plan give it."""
 _IN_A_PLAN = {"replay_arg": dict[str, Any] | tuple[str, ...]}
@@ -40,6 +42,7 @@ _IN_A_PLAN = {"replay_arg": dict[str, Any] | tuple[str, ...]}
 
 def shaped(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """`data` with every key that a plan's file has at its top holding the kind of value that it should."""
+    check_plain(data, source)
     around = {**SHAPE, "includes": tuple[str, ...], "laptop": dict[str, Any]}
     found = _table(data, around, (), source)
     if "laptop" in found:
@@ -52,15 +55,21 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     if unknown := [key for key in data if key not in SHAPE]:
         raise source.wrong(
             unknown[:1],
-            f"it has {', '.join(unknown)}, which no plan has: it may have {', '.join((*SHAPE, 'laptop'))}"
+            f"it has {few(unknown)}, which no plan has: it may have {', '.join((*SHAPE, 'laptop'))}"
             f"{did_you_mean(unknown[0], SHAPE)}",
         )
     if missing := [key for key in _REQUIRED if key not in data]:
         raise source.wrong((), f"it lacks {', '.join(missing)}: every plan has {', '.join(_REQUIRED)}")
-    if not data["methods"]:
-        raise source.wrong(("methods",), "methods is empty: it must hold at least one")
+    for key in ("title", "methods"):
+        if not (data[key].strip() if key == "title" else data[key]):
+            raise source.wrong((key,), f"{key} is empty: {_NEEDED[key]}")
+    if "" in data["methods"]:
+        raise source.wrong(("methods", ""), "a method has no name: give it one")
     if data["steps"] < 1:
         raise source.wrong(("steps",), f"steps must be >= 1, got {data['steps']}")
+    check_number("steps", data["steps"], ("steps",), source)
+    for seed in data["seeds"]:
+        check_number("seeds", seed, ("seeds",), source)
     _one_of(data["agent"], AGENTS, "agent", source)
     _one_of(data.get("preset", "swd-paper"), NAMES[data["agent"]], "preset", source)
     takes = settings_of(data["agent"])
@@ -68,18 +77,42 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     def check(settings: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
         for name in settings:
             _check_name(name, takes, data["agent"], (*keys, name), source)
-        return _table(settings, takes, keys, source)
+        made = _table(settings, takes, keys, source)
+        for name, value in made.items():
+            check_number(name, value, (*keys, name), source)
+        return made
 
+    common = check(data.get("settings", {}), ("settings",))
     methods = {method: check(own, ("methods", method)) for method, own in data["methods"].items()}
     grid: dict[str, Sequence[Any]] = {}
     for name, values in data.get("grid", {}).items():
         keys = ("grid", name)
         _check_name(name, takes, data["agent"], keys, source)
         grid[name] = [_value(value, takes[name], keys, source, "each value of ") for value in values]
+        for value in grid[name]:
+            check_number(name, value, keys, source)
         _check_different(grid[name], keys, source)
+        for place, own in (("settings", common), *((f"methods.{method}", own) for method, own in methods.items())):
+            if name in own:
+                raise source.wrong(keys, f"{name} is in {place} and in the grid, which would replace it: leave one out")
     for key in ("environments", "seeds"):
         _check_different(data[key], (key,), source)
-    return {**data, "settings": check(data.get("settings", {}), ("settings",)), "methods": methods, "grid": grid}
+    check_count({"seeds": data["seeds"], "environments": data["environments"], "methods": methods}, grid, source)
+    return {**data, "settings": common, "methods": methods, "grid": grid}
+
+
+def checked_includes(data: dict[str, Any], source: Source) -> dict[str, Any]:
+    """What a plan says that includes others, or an error."""
+    if unknown := [key for key in data if key not in ("title", "paper", "includes", "claims")]:
+        raise source.wrong(
+            unknown[:1],
+            "it includes other plans, so it has only a title, claims and what the paper says beside them; it also has "
+            f"{few(unknown)}",
+        )
+    if not data.get("title", "").strip():
+        raise source.wrong(("title",), f"title is empty: {_NEEDED['title']}")
+    _check_different(data["includes"], ("includes",), source)
+    return data
 
 
 def settings_of(agent: str) -> dict[str, Any]:
@@ -91,18 +124,26 @@ def settings_of(agent: str) -> dict[str, Any]:
     return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
 
 
-def check_replay(config: TrainConfig) -> None:
-    """Refuse a replay that there is not, or that does not take the numbers given; a user's own is imported and made."""
-    replay = config.replay
+def check_config(config: TrainConfig) -> None:
+    """Refuse settings that do not go together, and a replay that cannot be made; a user's own is imported and made."""
+    replay, agent, interventions = config.replay, config.agent, config.plasticity.intervention
     if replay.capacity < config.num_envs:
         raise UsageError(f"--capacity must be at least --num-envs, {config.num_envs}, got {replay.capacity}")
-    if replay.n_step < 1:
-        raise UsageError(f"--n-step must be >= 1, got {replay.n_step}")
+    if not 1 <= replay.n_step <= replay.capacity:
+        most = f"in 1..{replay.capacity:,}, the capacity" if replay.n_step > 1 else ">= 1"
+        raise UsageError(f"--n-step must be {most}, got {replay.n_step:,}")
+    if config.keep_checkpoints > config.total_timesteps:
+        most = f"the run's {config.total_timesteps:,} steps"
+        raise UsageError(f"--keep-checkpoints must be at most {most}, got {config.keep_checkpoints:,}")
+    if isinstance(agent, SACConfig) and agent.log_std_min >= agent.log_std_max:
+        raise UsageError(f"--log-std-min must be less than --log-std-max, {agent.log_std_max}, got {agent.log_std_min}")
+    if len(set(interventions)) < len(interventions):
+        raise UsageError(f"--intervention must name each once, got {', '.join(interventions)}")
     try:
         make_sampler(replay.replay, replay.replay_sampler, config.default_decay_steps(), replay.numbers())
     except UsageError:
         raise
-    except Exception as error:  # whatever a user's own module does wrong
+    except (Exception, SystemExit) as error:  # whatever a user's own module does wrong
         raise UsageError(f"--replay {replay.replay}: {reason(error)}") from error
 
 
@@ -155,13 +196,16 @@ def _check_name(name: str, takes: Mapping[str, Any], agent: str, keys: Keys, sou
 def _check_different(values: Sequence[Any], keys: Keys, source: Source) -> None:
     if not values:
         raise source.wrong(keys, f"{dotted(keys)} is empty: it must hold at least one")
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            raise source.wrong(keys, f"{dotted(keys)} has {value!r} twice: name each once")
+    seen = set()
+    for value in values:
+        known = repr(value) if isinstance(value, dict) else value  # a table of replay_arg
+        if known in seen:
+            raise source.wrong(keys, f"{dotted(keys)} has {shown(value)} twice: name each once")
+        seen.add(known)
 
 
 def _one_of(value: str, known: Iterable[str], key: str, source: Source) -> None:
     if value not in known:
         raise source.wrong(
-            (key,), f"{key} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"
+            (key,), f"{key} must be one of {', '.join(known)}, got {shown(value)}{did_you_mean(value, known)}"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, load_plan, papers_plans, scales_of
+from neoteny.experiments.planned import left_out
 from neoteny.experiments.reporting import about, findings, named_runs
 from neoteny.experiments.work import is_done
 from neoteny.report import words
@@ -59,7 +60,9 @@ def describe(places: Sequence[Path]) -> str:
             for plan in plans
             for finding in _known(plan, places)
         ]
-        lines += [f"{'':<22}{text}" for text in (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *known)]
+        others = [text for plan in plans for text in left_out(plan.runs, places)]
+        said = (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *known, *others)
+        lines += [f"{'':<22}{text}" for text in said]
     where = " and ".join(map(str, places))
     lines.append(f"\nOne command each: neoteny reproduce NAME [--scale laptop]. Runs are looked for in {where}.")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from neoteny.arguments import Parser
 from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import SCALES, Plan, PlannedRun, load_plan
+from neoteny.experiments.planned import check_planned
 from neoteny.experiments.sweep import LOWEST, Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.archive import archived_in
@@ -153,7 +154,8 @@ def _parser(prog: str) -> Parser:
 
 def _check(plan: Plan, out: Path, jobs: int | None) -> None:
     """Refuse what cannot run, before anything is started. jobs: runs at once on this machine; None on a cluster."""
-    left = [run for run in plan.runs if not is_done(out / run.directory, run.config.total_timesteps)]
+    check_planned(plan.runs, out)
+    left = [run for run in plan.runs if not is_done(out / run.directory, run.config)]
     if not left:
         return
     try:
@@ -186,7 +188,7 @@ def describe(plan: Plan, out: Path, archived: Mapping[str, Path]) -> str:
         lines.append(f"  reduced: {plan.reduced}")
     lines.append(f"  score of a run: its mean return over the last {LAST:.0%} of evaluations, at least {AT_LEAST}")
     kept = [run for run in plan.runs if str(run.directory) in archived]
-    done = sum(is_done(out / run.directory, run.config.total_timesteps) for run in plan.runs if run not in kept)
+    done = sum(is_done(out / run.directory, run.config) for run in plan.runs if run not in kept)
     lines.append(
         f"  {counted(len(plan.runs), 'run')}, {done} of them done in {out}" + f", {len(kept)} archived" * bool(kept)
     )
@@ -238,9 +240,9 @@ def _dry_run(plan: Plan, out: Path, cores: int) -> int:
     from neoteny.experiments.estimate import seconds
 
     for run in plan.runs:
-        state = "done" if is_done(out / run.directory, run.config.total_timesteps) else "    "
+        state = "done" if is_done(out / run.directory, run.config) else "    "
         print(f"  {state}  {run.method:<34} {run.config.env:<30} seed {run.config.seed}  {run.directory}")
-    left = tuple(run for run in plan.runs if not is_done(out / run.directory, run.config.total_timesteps))
+    left = tuple(run for run in plan.runs if not is_done(out / run.directory, run.config))
     if not left:
         print("Every run is done.")
         return 0

@@ -34,7 +34,7 @@ def sweep_on_ray(plan: Plan, out: Path, address: str | None, stop_after: float |
         ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
     # A process for each run: the number of maths threads is fixed before JAX starts, and is part of the result.
     task = ray.remote(num_cpus=1, max_calls=1, max_retries=-1)(_task)
-    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config.total_timesteps)])
+    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config)])
     tries: dict[PlannedRun, int] = {}
 
     def submit(run: PlannedRun) -> Any:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.experiments.checking import check_replay, checked, in_a_plans_words, shaped, where
+from neoteny.experiments.checking import check_config, checked, checked_includes, in_a_plans_words, shaped, where
+from neoteny.experiments.limits import MOST_RUNS, few
+from neoteny.experiments.reading import read
 from neoteny.experiments.reduced import differences
 from neoteny.experiments.source import Keys, Source
 from neoteny.report.about import NOT_THE_PAPERS
@@ -20,11 +23,14 @@ from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
 from neoteny.training.config import TrainConfig
 from neoteny.training.presets import complete, start_from
+from neoteny.training.types import shown
 from neoteny.wording import did_you_mean
 
 SCALES = ("full", "laptop")
 FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
 """Where our own plans are, by the first half of their names."""
+DEEPEST = 5
+"""Plans that may include each other in a row."""
 SILENT = "says nothing of the paper"
 """What `reduced` says of a plan that no verdict may come from."""
 
@@ -38,7 +44,7 @@ class PlannedRun:
     source: Source = field(default=Source("plan"), compare=False, repr=False)
     """The file that plans it."""
 
-    @property
+    @cached_property
     def directory(self) -> Path:
         """Where it lives under the sweep's directory: environment, agent and replay, seed and id."""
         return self.config.default_directory().relative_to("runs")
@@ -91,38 +97,73 @@ def scales_of(name: str) -> tuple[str, ...]:
 
 
 def load_plan(name: str, scale: str = "full") -> Plan:
-    """The plan in a file, or one of ours by its name, such as swd/fig2."""
+    """The plan in a file, or one of ours by its name, such as swd/fig2. It is checked whole, at every scale it has."""
+    return _load(name, find(name), scale, (), {})
+
+
+def find(name: str) -> Path:
+    """The file of a plan, by its path or by the name of one of ours."""
     known = papers_plans()
-    path = known.get(name, Path(name))
-    if not path.is_file():
-        if name.endswith(".toml"):
-            raise UsageError(f"there is no file {name}: name a .toml file that is there, or a plan of ours")
-        choices = f"{', '.join(known)}{did_you_mean(name, known)}"
-        raise UsageError(f"there is no plan {name!r}: name a .toml file, or one of {choices}")
+    if name in known:
+        return known[name]
     try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
+        if (path := Path(name)).is_file():
+            return path
+        if path.is_dir():
+            raise UsageError(f"{name} is a directory: name a .toml file, or a plan of ours")
+    except (OSError, ValueError):  # a name that no file can have
+        pass
+    if name.endswith(".toml"):
+        raise UsageError(f"there is no file {name}: name a .toml file that is there, or a plan of ours")
+    choices = f"{', '.join(known)}{did_you_mean(name, known)}"
+    raise UsageError(f"there is no plan {shown(name)}: name a .toml file, or one of {choices}")
+
+
+def _load(name: str, path: Path, scale: str, above: tuple[Path, ...], loaded: dict[Path, Plan]) -> Plan:
+    """The plan in a file. above: the files that include it, the outermost first. loaded: what was read before."""
+    data, text = read(path, name)
     source = Source(name, text, scale)
-    name = name if name in known else path.stem
+    name = name if name in papers_plans() else path.stem
     if "includes" not in data:
         return make_plan(name, data, scale, source)
-    data = shaped(data, source)
-    if unknown := sorted(set(data) - {"title", "paper", "includes", "claims"}):
-        raise UsageError(
-            f"plan {name} includes others, so it has only a title, claims and what the paper says beside them; "
-            f"it also has {', '.join(unknown)}"
-        )
-    parts = [load_plan(part, scale) for part in data["includes"]]
+    data = checked_includes(shaped(data, source), source)
+    above = (*above, path.resolve())
+    parts = []
+    for part in data["includes"]:
+        try:
+            inner = find(part)
+        except UsageError as error:
+            raise source.wrong(("includes",), f"it includes {shown(part)}, and {error}") from error
+        if (file := inner.resolve()) in above:
+            whole = " includes ".join(one.name for one in (*above[above.index(file) :], file))
+            raise source.wrong(("includes",), f"a plan cannot include itself: {whole}")
+        if len(above) == DEEPEST:
+            raise source.wrong(
+                ("includes",), f"more than {DEEPEST} plans include each other: name the last one instead"
+            )
+        if file not in loaded:
+            loaded[file] = _load(part, inner, scale, above, loaded)
+        parts.append(loaded[file])
     reduced = parts[0].reduced
     if len(parts) > 1:
         reduced = "; ".join(f"{part.name}: {part.reduced}" for part in parts if part.reduced)
-    runs = tuple(run for part in parts for run in part.runs)
-    claims = _claims(name, data, runs)
+    runs = _joined(parts, source)
+    claims = _claims(data, runs, source)
     if claims is None:
-        claims = tuple(claim for part in parts for claim in _included(part, data.get("paper", "")))
+        claims = tuple(dict.fromkeys(claim for part in parts for claim in _included(part, data.get("paper", ""))))
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, claims)
+
+
+def _joined(parts: Sequence[Plan], source: Source) -> tuple[PlannedRun, ...]:
+    """The runs of plans that another includes, each once."""
+    runs: dict[Path, PlannedRun] = {}
+    for run in (run for part in parts for run in part.runs):
+        if (known := runs.setdefault(run.directory, run)).method != run.method:
+            both = f"{known.source.name} calls it {known.method} and {run.source.name} {run.method}"
+            raise source.wrong(("includes",), f"two plans have the same run under different names: {both}")
+    if len(runs) > MOST_RUNS:
+        raise source.wrong(("includes",), f"it has {len(runs):,} runs: a plan has at most {MOST_RUNS:,}")
+    return tuple(runs.values())
 
 
 def _included(part: Plan, paper: str) -> Iterator[Claim]:
@@ -139,16 +180,24 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: S
         raise UsageError(f"--scale is one of {', '.join(SCALES)}, got {scale!r}")
     source = source or Source(f"plan {name}", scale=scale)
     data = shaped(data, source)
-    reduced = ""
-    laptop = dict(data.get("laptop", {}))
-    data = {key: value for key, value in data.items() if key != "laptop"}
-    if scale == "laptop":
-        if not laptop:
-            raise UsageError(f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
-        full = make_plan(name, data, source=dataclasses.replace(source, scale="full")).runs
-        means = laptop.pop("reduced", "")
-        settings = {**data.get("settings", {}), **laptop.pop("settings", {})}
-        data = {**data, **laptop, "settings": settings}
+    laptop = dict(data.pop("laptop", {}))
+    means = laptop.pop("reduced", "")
+    said = {"full": data}
+    if laptop:
+        said["laptop"] = {**data, **laptop, "settings": {**data.get("settings", {}), **laptop.get("settings", {})}}
+    made = {
+        each: _at_one_scale(name, each, content, dataclasses.replace(source, scale=each))
+        for each, content in said.items()
+    }
+    if scale not in made:
+        raise source.wrong((), f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
+    if scale == "full":
+        return made["full"]
+    reduced = [words for words in (differences(made["full"].runs, made["laptop"].runs), means) if words]
+    return dataclasses.replace(made["laptop"], reduced="; ".join(reduced))
+
+
+def _at_one_scale(name: str, scale: str, data: Mapping[str, Any], source: Source) -> Plan:
     data = checked(data, source)
     runs = tuple(_expand(data, source))
     same: dict[Path, str] = {}
@@ -157,12 +206,12 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: S
             both = f"{same[run.directory]} and {run.method}"
             raise source.wrong(("methods",), f"the methods {both} have the same configuration: every run needs its own")
         same[run.directory] = run.method
-    if scale == "laptop":
-        reduced = "; ".join(words for words in (differences(full, runs), means) if words)
-    return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, _claims(name, data, runs))
+    if len({(run.method, run.config.env, run.config.seed) for run in runs}) < len(runs):
+        raise source.wrong(("grid",), "two methods have the same name with the grid's values: name them differently")
+    return Plan(name, data["title"], scale, data.get("paper", ""), "", runs, _claims(data, runs, source))
 
 
-def _claims(name: str, data: Mapping[str, Any], runs: tuple[PlannedRun, ...]) -> tuple[Claim, ...] | None:
+def _claims(data: Mapping[str, Any], runs: tuple[PlannedRun, ...], source: Source) -> tuple[Claim, ...] | None:
     """What a file claims; None if it leaves that open."""
     if "claims" not in data:
         return None
@@ -170,17 +219,27 @@ def _claims(name: str, data: Mapping[str, Any], runs: tuple[PlannedRun, ...]) ->
     said = "" if said.startswith(NOT_THE_PAPERS) else said
     methods = dict.fromkeys(run.method for run in runs)
     found = []
-    for claim in data["claims"]:
+    for index, fields in enumerate(data["claims"]):
+        keys = ("claims", index)
         try:
-            found.append(Claim(**{"paper": said, **claim}))
+            claim = Claim(**{"paper": said, **fields})
         except TypeError as error:
-            fields = ", ".join(field.name for field in dataclasses.fields(Claim))
-            raise UsageError(f"plan {name}: a claim has method and baseline, and may have {fields}: {claim}") from error
-        for method in (found[-1].method, found[-1].baseline):
-            if method not in methods:
-                raise UsageError(f"plan {name} claims something of {method!r}; its methods are {', '.join(methods)}")
-        if found[-1].suite not in ("", *SUITES):
-            raise UsageError(f"plan {name}: a claim's suite is one of {', '.join(SUITES)}, got {found[-1].suite!r}")
+            names = ", ".join(field.name for field in dataclasses.fields(Claim))
+            raise source.wrong(
+                keys, f"a claim has method and baseline, and may have {names}: this one has {few(fields) or 'nothing'}"
+            ) from error
+        for key in ("method", "baseline"):
+            if (method := getattr(claim, key)) not in methods:
+                raise source.wrong(
+                    (*keys, key), f"it claims something of {shown(method)}; its methods are {few(methods)}"
+                )
+        if claim.method == claim.baseline:
+            raise source.wrong(keys, f"it compares {shown(claim.method)} with itself: name another baseline")
+        if claim.suite not in ("", *SUITES):
+            raise source.wrong(
+                (*keys, "suite"), f"a claim's suite is one of {', '.join(SUITES)}, got {shown(claim.suite)}"
+            )
+        found.append(claim)
     return tuple(found)
 
 
@@ -196,7 +255,7 @@ def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
             config = config_of(
                 data["agent"], data.get("preset", "swd-paper"), env, seed, data["steps"], {**common, **own, **point}
             )
-            check_replay(config)
+            check_config(config)
         except UsageError as error:
             places: dict[str, Keys] = {"seed": ("seeds",), "total_timesteps": ("steps",)}
             places |= {key: ("settings", key) for key in common}
@@ -212,7 +271,10 @@ def _shown(value: Any) -> str:
     """A value of the grid in the name of a method."""
     if isinstance(value, tuple):
         return " ".join(map(_shown, value))
-    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return str(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)  # 1,234,567 and 1,234,568 must not share a name
 
 
 def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> TrainConfig:

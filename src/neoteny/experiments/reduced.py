@@ -69,10 +69,11 @@ def _values(runs: Sequence[PlannedRun]) -> dict[str, list[Any]]:
 
 
 def _listed(values: Sequence[Any]) -> str:
-    return " and ".join(_shown(value) for value in values)
+    return " and ".join(in_words(value) for value in values)
 
 
-def _shown(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """A setting's value as a person reads it: 5,000, or 256-128 for widths."""
     if isinstance(value, tuple):
-        return "-".join(map(_shown, value)) or "none"
+        return "-".join(map(in_words, value)) or "none"
     return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

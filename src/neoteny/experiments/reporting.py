@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError, missing_extra
-from neoteny.experiments.plan import SCALES, Plan, PlannedRun, load_plan
+from neoteny.experiments.plan import SCALES, Plan, load_plan
+from neoteny.experiments.planned import differing, left_out
 from neoteny.experiments.work import is_done
 from neoteny.report.about import About
 from neoteny.report.archive import archived_in
@@ -17,7 +19,7 @@ from neoteny.report.scores import read_runs
 from neoteny.report.verdict import Claim, Finding
 from neoteny.report.words import sentence
 from neoteny.report.write import write_report
-from neoteny.training.run import is_run, read_config
+from neoteny.training.run import is_run
 
 DESCRIPTION = """Write a page with a verdict in words, figures and tables from runs or archives of runs. With --plan the
 names and claims of that plan are used. Example: neoteny report runs --out report"""
@@ -44,12 +46,14 @@ def main(argv: list[str]) -> int:
 
 def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
     """The report of a plan's runs, wherever among `places` they or their archives are."""
-    names = named_runs(plan, places)
+    names, others = named_runs(plan, places), left_out(plan.runs, places)
     if not names:
         where = ", ".join(map(str, places))
-        raise UsageError(f"none of the {len(plan.runs)} runs of {plan.name} at {plan.scale} scale is in {where}")
+        none = f"none of the {len(plan.runs)} runs of {plan.name} at {plan.scale} scale is in {where}"
+        raise UsageError("; ".join([none, *others[:1]]))
     try:
         report = gather(read_runs([], names), about(plan), plan_claims(plan))
+        report = replace(report, notes=(*others, *report.notes))
     except ImportError as error:
         raise missing_extra("the report", "report", error) from error
     return publish(report, out)
@@ -58,21 +62,17 @@ def report_plan(plan: Plan, places: Sequence[Path], out: Path) -> Path:
 def named_runs(plan: Plan, places: Sequence[Path]) -> dict[Path, str]:
     """Return the runs of a plan that are in `places`, in the plan's order: each once, and what the plan calls it.
 
-    A finished run comes before its archive, and both before a run that is not finished.
+    A finished run comes before its archive, and both before a run that is not finished. A run in the place of a plan's
+    that is another one is not among them: `left_out` names it.
     """
     archived = [archived_in(place) for place in places]
     names: dict[Path, str] = {}
     for run in plan.runs:
-        here = [path for place in places if is_run(path := place / run.directory) and not _made_longer(path, run)]
+        here = [path for place in places if is_run(path := place / run.directory) and not differing(path, run.config)]
         kept = [known[name] for known in archived if (name := str(run.directory)) in known]
         done = [path for path in here if is_done(path)]
         names |= {path.resolve(): run.method for path in [*done, *kept, *here][:1]}
     return names
-
-
-def _made_longer(path: Path, run: PlannedRun) -> bool:
-    """Return whether a run was resumed to more steps than the plan has, which makes it another run."""
-    return read_config(path)[0].total_timesteps != run.config.total_timesteps
 
 
 def findings(plan: Plan, places: Sequence[Path]) -> tuple[Finding, ...]:

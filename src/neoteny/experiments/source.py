@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,8 @@ from neoteny.errors import UsageError
 
 Keys = Sequence[str | int]
 """The way to a value: ("methods", "swd", "utd"), or ("claims", 1, "effect") for the second of a list."""
+_MAY_BEGIN = re.compile(r"\s*\[.*\]\s*(#.*)?$|.*=")
+"""A line that may begin a statement: a table's header, or a key with its value; some are parts of longer values."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +42,26 @@ def line_of(text: str, keys: Keys) -> int | None:
     statement sought ends on the first line up to which they hold the value, and begins after the end of the one before.
     """
     lines = text.split("\n")
-    begins = 1
-    for count in range(1, len(lines) + 1):
-        try:
-            data = tomllib.loads("\n".join(lines[:count]) + "\n")
-        except tomllib.TOMLDecodeError:  # in the middle of a statement
-            continue
-        if _holds(data, keys):
-            return begins
-        begins = count + 1
-    return None
+    ends = [number for number, line in enumerate(lines) if _MAY_BEGIN.match(line)] + [len(lines)]
+    parsed: dict[int, dict[str, Any] | None] = {}
+
+    def up_to(index: int) -> dict[str, Any] | None:
+        """What the lines up to an end hold; None in the middle of a statement."""
+        if index not in parsed:
+            try:
+                parsed[index] = tomllib.loads("\n".join(lines[: ends[index]]) + "\n")
+            except tomllib.TOMLDecodeError:
+                parsed[index] = None
+        return parsed[index]
+
+    def held(index: int) -> bool:
+        whole = next((data for later in range(index, len(ends)) if (data := up_to(later)) is not None), {})
+        return _holds(whole, keys)
+
+    found = bisect_left(range(len(ends)), True, key=held)
+    if found == len(ends):
+        return None
+    return next((ends[index] + 1 for index in reversed(range(found)) if up_to(index) is not None), 1)
 
 
 def _holds(data: Any, keys: Keys) -> bool:
@@ -66,4 +80,6 @@ def dotted(keys: Keys) -> str:
 
 
 def _quoted(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
+    if re.fullmatch(r"[A-Za-z0-9_-]+", key):
+        return key
+    return f'"{key}"' if key.isprintable() else json.dumps(key)

@@ -68,7 +68,7 @@ def sweep(
     is reported at the end. stop_after: seconds after which every run is saved and the rest left for another time. nice:
     added to the nice value of every run's process.
     """
-    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config.total_timesteps)])
+    outcome = Outcome(before=[run for run in plan.runs if is_done(out / run.directory, run.config)])
     waiting = deque(run for run in plan.runs if run not in outcome.before)
     tries: dict[PlannedRun, int] = {}
     live: list[_Live] = []
@@ -92,7 +92,7 @@ def sweep(
                 live.remove(one)
                 one.log.close()
                 said = Path(one.log.name)
-                if is_done(out / one.run.directory, one.run.config.total_timesteps):
+                if is_done(out / one.run.directory, one.run.config):
                     outcome.done.append(one.run)
                     said.unlink()
                     watch.say(f"done     {one.run.directory}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.training.config import TrainConfig, limit_threads
-from neoteny.training.run import is_run, read_config
+from neoteny.training.run import is_run
 
 MISCONFIGURED = 2
 """The exit status of a run whose configuration cannot be carried out: it would fail again."""
@@ -24,13 +24,12 @@ MISCONFIGURED = 2
 
 def carry_out(config: TrainConfig, directory: Path) -> None:
     """Bring the run in `directory` to its end; nothing if it is there already."""
-    if is_done(directory, config.total_timesteps):
+    from neoteny.experiments.planned import differing
+
+    if is_done(directory, config):
         return
-    if is_run(directory) and (steps := read_config(directory)[0].total_timesteps) != config.total_timesteps:
-        raise UsageError(
-            f"{directory} contains a run of {steps:,} steps and {config.total_timesteps:,} are planned: it was resumed "
-            "with --steps; move it elsewhere"
-        )
+    if words := differing(directory, config):
+        raise UsageError(f"{directory} is not the plan's run ({words}): move it away")
     limit_threads(config)
     from neoteny.training.start import resume, train  # JAX, whose threads are set by now
 
@@ -49,11 +48,13 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def is_done(directory: Path, steps: int | None = None) -> bool:
-    """Whether a run has come to its end. steps: the length that it was planned with; a longer run is another one."""
+def is_done(directory: Path, planned: TrainConfig | None = None) -> bool:
+    """Whether a run has come to its end. planned: as what; a run that was made longer or changed is another one."""
+    from neoteny.experiments.planned import differing  # which imports this module
+
     if not (directory / "DONE").exists():
         return False
-    return steps is None or not is_run(directory) or read_config(directory)[0].total_timesteps == steps
+    return planned is None or not differing(directory, planned)
 
 
 def die_with_parent() -> None:

@@ -128,6 +128,15 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
             f"No fixed scale is known for {', '.join(relative)}: in aggregates, 0 and 1 are the lowest and the highest "
             "score of any run here. Those aggregates say which method is ahead, and not by how much."
         )
+    for task in dict.fromkeys(record.task for record in records):
+        lengths = sorted(
+            {(record.length, record.method) for record in records if record.task == task and record.length}
+        )
+        if len({length for length, _ in lengths}) > 1:
+            listed = ", ".join(f"{method} with {length:,} steps" for length, method in lengths)
+            notes.append(
+                f"Runs of different lengths are compared on {task}: {listed}. The longer ones learned for longer."
+            )
     for suite, tasks in by_suite(list(bounds)).items():
         for method, by_task in scores.items():
             counts = {task: len(by_task[task]) for task in tasks if task in by_task}

@@ -47,6 +47,8 @@ class Record:
     seconds: float = math.nan
     steps_per_second: float = math.nan
     peak_mb: float = math.nan
+    length: int = 0
+    """Steps that it was to make; 0 if that is not known."""
     source: str = ""
     made_by: str = ""
     """The version of neoteny that made it: its commit, or its number where no commit is known."""
@@ -174,6 +176,7 @@ def _record(path: Path, history: History, method: str) -> Record:
         seconds=timing["seconds"],
         steps_per_second=timing["steps_per_second"],
         peak_mb=timing["peak_resident_mb"],
+        length=history.config.total_timesteps,
         source=str(path),
         made_by=made_by(history.facts),
     )

@@ -52,6 +52,14 @@ def canonical(config: TrainConfig) -> dict[str, Any]:
     return {name: _one_form(value) for name, value in settings.items()}
 
 
+def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:
+    """Return what makes a run another one than its settings say: the user's own parts, or a length that was changed."""
+    made = facts["environment"]
+    own = {name: made[name] for name in ("make_env", "network") if made.get(name)}
+    planned = made.get("horizon", config.total_timesteps)
+    return own if planned == config.total_timesteps else {**own, "horizon": str(planned)}
+
+
 def describe_own(make_env: Any, made: Any, network: Any) -> dict[str, str]:
     """Return descriptions of what the user gave instead of names: their environment and their network.
 

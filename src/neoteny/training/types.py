@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import types
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -16,6 +17,9 @@ _SAID: dict[Any, tuple[str, str]] = {
     dict: ("a table", "tables"),
 }
 """What each kind of value is called: one of them, and many."""
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
+_SHORT.maxlevel = 3
 
 
 def fitted(value: Any, kind: Any) -> Any:
@@ -28,8 +32,13 @@ def fitted(value: Any, kind: Any) -> Any:
         return _fit(value, kind)
     except TypeError:
         element = _element(kind)
-        hint = f": write [{value!r}]" if element is not None and _fits(value, element) else ""
-        raise TypeError(f"must be {_said(kind)}, got {value!r}{hint}") from None
+        hint = f": write [{shown(value)}]" if element is not None and _fits(value, element) else ""
+        raise TypeError(f"must be {_said(kind)}, got {shown(value)}{hint}") from None
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: as Python writes it, with dots in place of most of a long one."""
+    return _SHORT.repr(value)
 
 
 def _fit(value: Any, kind: Any) -> Any:
@@ -65,7 +74,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _is_finite(value: Any) -> bool:
     """Whether it is a number at all, and a finite one; booleans are integers to Python, and not here."""
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return isinstance(value, Integral) or math.isfinite(value)  # an integer can be too large for isfinite
 
 
 def _require(fact: bool) -> None:
