@@ -1,4 +1,4 @@
-"""Weights and priorities at the ends of float64: the law is exact or refused in a sentence, and no draw goes on long."""
+"""Weights and priorities at the ends of float64: the law is exact or refused in a sentence, and draws are bounded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_device_refuses_them_too(scale: float) -> None:
 @pytest.mark.parametrize("how", ["exact", "reference", "bucketed", "priority", "stamps"])
 def test_weights_too_small_to_draw_from_are_refused(how: str) -> None:
     """In denormal numbers u x total may round up to total: the position after the last."""
-    with pytest.raises(ValueError, match="add up to .*e-32[0-9], which is too little"):
+    with pytest.raises(ValueError, match=r"add up to .*e-32[0-9], which is too little"):
         DRAWS[how](Times(5e-324, ("num_stored",) if how == "stamps" else ()))
 
 
@@ -98,7 +98,8 @@ def test_errors_are_refused_where_their_sum_could_overflow_and_nothing_changes(s
     sharp.extend(x=np.zeros((40, 1)))
     sharp.update_priorities(sharp.gather(np.arange(40)), np.full(40, 9e99))
     drawn = sharp.sample(50_000)
-    assert drawn.weights is not None and (drawn.weights == 1).all()
+    assert drawn.weights is not None
+    assert (drawn.weights == 1).all()
     law = np.ones(40) if schedule is None else schedule.weight(np.arange(1, 41))
     assert p_value(np.bincount(drawn.ages - 1, minlength=40), law / law.sum()) > STRICT
 

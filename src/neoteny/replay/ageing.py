@@ -173,7 +173,7 @@ def positive_total(schedule: object, total: float, num_stored: int) -> float:
     if total < _LEAST:
         raise ValueError(
             f"{schedule} gives the {num_stored} stored transitions weights that add up to {total:g}, which is too "
-            f"little to draw from exactly: multiply all weights by one number, so that they add up to {_LEAST:g} or more"
+            f"little to draw from exactly: multiply all by one number, so that they add up to {_LEAST:g} or more"
         )
     return total
 

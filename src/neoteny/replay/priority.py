@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import LARGEST, Floats, Ints, Schedule, positive_total
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw
@@ -17,6 +18,7 @@ from neoteny.replay.priority_by_age import AgeWeights, draw_products
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.storage import Ring
 from neoteny.replay.sumtree import SumTree
+
 
 @dataclass(frozen=True)
 class PrioritizedSampler:
@@ -120,6 +122,8 @@ class PriorityDrawer:
         return object()  # priorities change with every batch: no two laws are taken for equal
 
     def state(self) -> dict[str, Any]:
+        if self._ring.restored != self._restored:
+            self._sync()
         return {
             **self._tree.state(),
             "largest": self._largest,
@@ -129,9 +133,21 @@ class PriorityDrawer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        capacity = self._ring.capacity
+        seen = saved.whole(state, "seen", 0, self._ring.clock)
+        oldest = saved.whole(state, "oldest", max(0, seen - capacity), seen)
+        largest = saved.real(state, "largest", 1.0, LARGEST)
+        draws = saved.whole(state, "draws", 0)
+        leaves = saved.array(state, "leaves", np.float64, self._tree.leaves.shape, 0.0, LARGEST)
+        held = np.zeros(len(leaves), bool)
+        held[np.arange(oldest, seen) % capacity] = True
+        if not np.array_equal(leaves > 0, held):
+            raise ValueError(
+                "the saved 'leaves' must be above 0 for each transition that is held, and 0 for all others"
+            )
         self._tree.restore(state)
-        self._largest, self._seen, self._draws = state["largest"], state["seen"], state["draws"]
-        self._oldest, self._restored = state["oldest"], self._ring.restored
+        self._largest, self._seen, self._draws = largest, seen, draws
+        self._oldest, self._restored = oldest, self._ring.restored
 
     def _sync(self) -> None:
         """Give what was added since the last look the largest priority seen, and what left early none."""

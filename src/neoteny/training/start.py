@@ -119,10 +119,10 @@ def resume(
             restored[:] = [restore(session, setup.agent, state)]
             try:
                 session.buffer.restore(state["replay"])
+                for first, arrays in checkpoint.segments(directory, found):
+                    session.buffer.put(first, arrays)
             except ValueError as error:
                 raise UsageError(f"{directory} cannot go on: {error}") from error
-            for first, arrays in checkpoint.segments(directory, found):
-                session.buffer.put(first, arrays)
 
         found = None
         if checkpoint.manifests(directory) or read_metrics(directory):
