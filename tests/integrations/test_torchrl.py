@@ -234,6 +234,15 @@ def test_a_state_of_something_else_is_refused() -> None:
         AgeWeightedSampler(num_envs=2).load_state_dict(AgeWeightedSampler(num_envs=4).state_dict())
 
 
+@pytest.mark.parametrize("wrong", [{"written": -1}, {"next_slot": -2}, {"next_slot": 31}, {"rows_per_extend": 3}])
+def test_an_order_that_cannot_be_right_is_refused(wrong: dict[str, int]) -> None:
+    buffer, _ = fill("steps of 4 envs, time first", 80, 5)
+    before = buffer.sampler.state_dict()
+    with pytest.raises(ValueError, match="the saved order cannot be right"):
+        buffer.sampler.load_state_dict({**before, **wrong})
+    assert buffer.sampler.state_dict() == before
+
+
 def test_a_copy_and_a_pickle_hold_the_order() -> None:
     buffer, _ = fill("extend", 80, 235)
     for other in (copy.deepcopy(buffer.sampler), pickle.loads(pickle.dumps(buffer.sampler))):

@@ -142,7 +142,7 @@ class AgeWeightedEpisodeReplayBuffer(EpisodeReplayBuffer):
         added, held = self._num_timesteps_added, len(self._indices)
         ours = state.get(REPLAY_STATE) or {
             "stamps": np.arange(added - held, added),
-            "owners": [index[0] for index in self._indices],
+            "owners": np.array([index[0] for index in self._indices], np.int64),
             "newest": added - 1,
         }
         self._rows.restore(ours)

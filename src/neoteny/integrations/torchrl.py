@@ -149,7 +149,13 @@ class AgeWeightedSampler(Sampler):
         for name in ("num_envs", "env_first"):
             if int(state_dict[name]) != own[name]:
                 raise ValueError(f"this state was saved with {name}={int(state_dict[name])}, here it is {own[name]}")
-        self._order[:] = torch.tensor([int(state_dict[name]) for name in ("written", "next_slot", "rows_per_extend")])
+        written, head, per_extend = (int(state_dict[name]) for name in ("written", "next_slot", "rows_per_extend"))
+        if written < 0 or not -1 <= head <= written or per_extend < 0 or per_extend % self.num_envs:
+            raise ValueError(
+                f"the saved order cannot be right: {written} rows written, the next to slot {head}, {per_extend} rows "
+                f"in each extend of num_envs={self.num_envs}"
+            )
+        self._order[:] = torch.tensor([written, head, per_extend])
 
     def dumps(self, path: Any) -> None:
         """Write the state to the directory `path`."""

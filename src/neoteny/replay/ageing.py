@@ -22,6 +22,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+LARGEST = 1e100
+"""The largest weight, and the largest error of a prioritised transition: the sum of any number of products of the two
+is finite in float64."""
+_LEAST = 1e-290
+"""The least sum of weights: below it float64 has fewer digits, and a draw could fall beyond the last transition."""
+
 
 class Schedule(Protocol):
     """What a schedule is: ``weight(age)``, the weight of each age, of its shape; asked of any age from 1 on."""
@@ -134,7 +140,7 @@ def ages_of(positions: Ints, num_envs: int) -> Ints:
 
 
 def evaluate(schedule: Schedule, ages: Ints, *, num_stored: int, clock: int | None) -> Floats:
-    """`schedule`'s weights of `ages`, checked: of their shape, finite and not negative."""
+    """`schedule`'s weights of `ages`, checked: of their shape, from 0 to LARGEST."""
     known = {"num_stored": num_stored, "clock": clock}
     asked = uses(schedule)
     if clock is None and "clock" in asked:
@@ -144,10 +150,12 @@ def evaluate(schedule: Schedule, ages: Ints, *, num_stored: int, clock: int | No
         raise ValueError(
             f"{schedule}.weight must return one weight for each age: shape {ages.shape}, got {weights.shape}"
         )
-    bad = ~(np.isfinite(weights) & (weights >= 0))
+    bad = ~((weights >= 0) & (weights <= LARGEST))
     if bad.any():
         first = int(np.argmax(bad))
-        raise ValueError(f"{schedule}.weight must be finite and >= 0, got {weights[first]} at age {ages[first]}")
+        large = LARGEST < weights[first] < np.inf
+        allowed = f"at most {LARGEST:g}, so that sums of weights are finite" if large else "finite and >= 0"
+        raise ValueError(f"{schedule}.weight must be {allowed}, got {weights[first]} at age {ages[first]}")
     return weights
 
 
@@ -157,10 +165,15 @@ def normalise(schedule: Schedule, weights: Floats) -> Floats:
 
 
 def positive_total(schedule: object, total: float, num_stored: int) -> float:
-    """`total`, or an error if nothing could ever be drawn."""
+    """`total`, or an error if nothing could ever be drawn, or not exactly."""
     if not total > 0:
         raise ValueError(
             f"{schedule} gives every one of the {num_stored} stored transitions weight 0; at least one must be above 0"
+        )
+    if total < _LEAST:
+        raise ValueError(
+            f"{schedule} gives the {num_stored} stored transitions weights that add up to {total:g}, which is too "
+            f"little to draw from exactly: multiply all by one number, so that they add up to {_LEAST:g} or more"
         )
     return total
 

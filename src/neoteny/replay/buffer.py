@@ -11,18 +11,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neoteny.replay import memory
+from neoteny.replay import memory, saved
 from neoteny.replay.ageing import Floats, Ints, ages_of, concentration, warn_if_out_of_reach
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields
 from neoteny.replay.nstep import NEEDED, check_n_step, n_step
 from neoteny.replay.priority import PrioritizedSampler, PriorityDrawer
+from neoteny.replay.recent import RecentDraws
 from neoteny.replay.sampling import check_batch_size
 from neoteny.replay.storage import Field, Layout, Ring, Rows, in_words
-
-_RECENT = 8_192
-"""Over how many of the last draws the sampled age is reported."""
 
 
 class Attachable(Protocol):
@@ -46,7 +44,6 @@ class ReplayBuffer:
     ``next_``, are then of the last transition summed, all others of the first.
     """
 
-    _recent: Ints
     _concentration: tuple[object, tuple[float, float]] | None
 
     def __init__(
@@ -163,7 +160,7 @@ class ReplayBuffer:
         self._check_not_empty()
         check_batch_size(batch_size)
         draw = self._drawer.draw(self._rng, batch_size, batches)
-        self._note(draw.positions)
+        self._recent.note(draw.positions)
         return self._gather(draw, out)
 
     def gather(self, positions: Ints) -> Batch:
@@ -225,7 +222,7 @@ class ReplayBuffer:
         if self._concentration is None or self._concentration[0] != key:
             self._concentration = key, concentration(self._drawer.law())
         effective, entropy = self._concentration[1]
-        ages = ages_of(self._recent[self._recent >= 0], ring.num_envs)
+        ages = ages_of(self._recent.positions(), ring.num_envs)
         p50, p95 = np.percentile(ages, [50, 95]).tolist() if ages.size else (math.nan, math.nan)
         return {
             "age_mean": float(ages.mean()) if ages.size else math.nan,
@@ -271,11 +268,27 @@ class ReplayBuffer:
         return arrays if self._store is None else {**arrays, **self._store.transitions(numbers)}
 
     def put(self, first: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put back what ``transitions`` gave, numbered from `first`, after ``restore``; the oldest first."""
-        numbers = np.arange(first, first + len(arrays["rows"]))
+        """Put back what ``transitions`` gave, numbered from `first`, after ``restore``; the oldest first.
+
+        Refused, and nothing changed, if it cannot be that: see ``restore``.
+        """
+        numbers = self._check_saved(first, arrays, self.first_needed, self.clock)
         self.rows[numbers % self.capacity] = arrays["rows"]
         if self._store is not None:
             self._store.put(numbers, arrays)
+
+    def _check_saved(self, first: int, arrays: Mapping[str, NDArray[Any]], least: int, stop: int) -> Ints:
+        """The numbers of saved transitions from `first` on, which lie from `least` to stop - 1."""
+        rows = saved.array(arrays, "rows", np.float32, (None, self.layout.width))
+        numbers = np.arange(first, first + len(rows))
+        if numbers.size and not least <= first <= first + len(rows) <= stop:
+            raise ValueError(
+                f"the saved 'rows' must be of transitions {least} to {stop - 1}, got {first} to {first + len(rows) - 1}"
+            )
+        self.layout.check_saved(rows, self.num_envs, self.check_finite)
+        if self._store is not None:
+            self._store.check_saved(numbers, arrays)
+        return numbers
 
     def state(self, transitions: bool = True) -> dict[str, Any]:
         """Everything: arrays, numbers and JSON, such that after ``restore`` the next sample is the same bits.
@@ -290,8 +303,7 @@ class ReplayBuffer:
             "rng": self._rng.bit_generator.state,
             "drawer": self._drawer.state(),
             "store": None if self._store is None else self._store.state(ring.clock),
-            "recent": self._recent.copy(),
-            "recent_at": self._recent_at,
+            **self._recent.state(),
         }
         if transitions:
             state["first"] = self.first_needed
@@ -299,21 +311,44 @@ class ReplayBuffer:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become the buffer that `state` was taken from; refused, and nothing changed, if of another shape."""
+        """Become the buffer that `state` was taken from.
+
+        Refused, and nothing changed, if it cannot be the state of a buffer like this: of another shape, dtype or
+        sampler, or with draws that are not held. A NaN or infinity is refused unless check_finite is False.
+        """
         for name, mine in self._shape().items():
-            if state[name] != mine:
+            if saved.part(state, name) != mine:
                 raise ValueError(f"this buffer's {name} is {mine}, the state's is {state[name]}")
-        ring = self._ring
-        self._rng.bit_generator.state = state["rng"]
-        ring.clock, ring.oldest = state["clock"], state["oldest"]
-        ring.restored += 1
-        self._drawer.restore(state["drawer"])
-        if self._store is not None:
-            self._store.restore(state["store"], ring.clock)
-        self._recent = np.array(state["recent"], np.int64)
-        self._recent_at = state["recent_at"]
+        ring, store = self._ring, self._store
+        clock = saved.whole(state, "clock", 0)
+        oldest = saved.whole(state, "oldest", max(0, clock - ring.capacity), clock)
+        if clock % ring.num_envs:
+            raise ValueError(f"the saved 'clock' must be a multiple of num_envs={ring.num_envs}, got {clock}")
+        rng = saved.generator(state, "rng", self._rng)
+        recent = self._recent.restored(state)
+        frames = saved.part(state, "store")
+        if store is None and frames is not None:
+            raise ValueError("the saved 'store' is of frames, and this buffer holds none")
+        restore_store = None if store is None else store.restored(frames)
         if "transitions" in state:
-            self.put(state["first"], state["transitions"])
+            first = oldest if store is None else store.first_needed(oldest)
+            saved.whole(state, "first", first, first)
+            numbers = self._check_saved(first, state["transitions"], first, clock)
+            if len(numbers) != clock - first:
+                raise ValueError(f"the saved 'rows' must be {clock - first}, one a transition, got {len(numbers)}")
+        before = ring.clock, ring.oldest, ring.restored
+        ring.clock, ring.oldest, ring.restored = clock, oldest, ring.restored + 1
+        try:
+            self._drawer.restore(saved.part(state, "drawer"))
+        except Exception:
+            ring.clock, ring.oldest, ring.restored = before
+            raise
+        self._rng.bit_generator.state = rng
+        self._recent = recent
+        if restore_store is not None:
+            restore_store(clock)
+        if "transitions" in state:
+            self.put(first, state["transitions"])
 
     def _check_not_empty(self) -> None:
         if self._ring.num_stored == 0:
@@ -324,8 +359,7 @@ class ReplayBuffer:
         self._drawer = sampler.attach(self._ring)
         self._rng = np.random.default_rng(seed)
         self._concentration = None
-        self._recent = np.full(_RECENT, -1)
-        self._recent_at = 0
+        self._recent = RecentDraws(self.capacity)
 
     def _write(self, values: Mapping[str, ArrayLike], rows: Rows) -> None:
         if self._gamma is not None:
@@ -337,15 +371,6 @@ class ReplayBuffer:
         if self.check_finite:
             self.layout.check_finite(rows, self.num_envs)
         self._ring.append(rows)
-
-    def _note(self, positions: Ints) -> None:
-        """Remember what was drawn, for the statistics."""
-        count = min(len(positions), _RECENT)
-        first = min(count, _RECENT - self._recent_at)
-        self._recent[self._recent_at : self._recent_at + first] = positions[:first]
-        if first < count:
-            self._recent[: count - first] = positions[first:count]
-        self._recent_at = (self._recent_at + count) % _RECENT
 
     def _shape(self) -> dict[str, Any]:
         return {

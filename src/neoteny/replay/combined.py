@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import Floats, Schedule
 from neoteny.replay.drawing import AgeDrawer, Draw
 from neoteny.replay.sampling import AgeWeightedSampler, Sampler
@@ -68,5 +69,6 @@ class CombinedDrawer:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember that."""
+        batch_size = saved.whole(state, "batch_size", 0)
         self._drawer.restore(state)
-        self._batch_size = int(state["batch_size"])
+        self._batch_size = batch_size

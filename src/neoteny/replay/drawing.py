@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import Floats, Ints
 from neoteny.replay.storage import Ring
 
@@ -45,7 +46,7 @@ class Drawer(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember that."""
+        """Remember that, or raise ValueError and remember what was before. The ring has been restored by then."""
         ...
 
 
@@ -78,7 +79,8 @@ class AgeDrawer:
         return {"ahead": self._ahead.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._ahead = np.array(state["ahead"], np.int64)
+        length = None if self._sampler.draws_ahead else 0
+        self._ahead = saved.array(state, "ahead", np.int64, (length,), 0, self._ring.capacity - 1).copy()
 
     def _new(self, rng: np.random.Generator, size: int) -> Ints:
         ring = self._ring

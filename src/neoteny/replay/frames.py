@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import Ints
 from neoteny.replay.storage import Field, require_scalars
 
@@ -178,6 +179,19 @@ class FrameStore:
             "final_frames": self.frames[final[final >= 0]],
         }
 
+    def check_saved(self, numbers: Ints, arrays: Mapping[str, Any]) -> None:
+        """Raise unless `arrays` could be what `transitions` gave for these numbers."""
+        count, shape = len(numbers), self.field.shape
+        saved.array(arrays, "frames", np.uint8, (count, *shape))
+        depth = saved.array(arrays, "depth", np.uint8, (count,), 0, self.field.stack - 1)
+        if (depth > numbers // self.num_envs).any():
+            raise ValueError("the saved 'depth' must not reach back before the first transition")
+        final = saved.array(arrays, "final", np.int32, (count,), -1, self.places + self.num_finals - 1)
+        ended = final >= 0
+        if (final[ended] < self.places).any():
+            raise ValueError(f"the saved 'final' must be -1 or at least {self.places}, got {final[ended].min()}")
+        saved.array(arrays, "final_frames", np.uint8, (int(ended.sum()), *shape))
+
     def put(self, numbers: Ints, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store again what `transitions` gave; older transitions before newer ones."""
         here = numbers % self.places
@@ -195,9 +209,19 @@ class FrameStore:
         ahead = self.frames[(clock + np.arange(self.num_envs)) % self.places]
         return {"ahead": ahead, "starting": self._starting.copy(), "ends": self.ends}
 
-    def restore(self, state: Mapping[str, Any], clock: int) -> None:
-        """Become the store that `state` was taken from, but for its transitions, which are to be put."""
-        self.ended_at[:] = -1
-        self.frames[(clock + np.arange(self.num_envs)) % self.places] = state["ahead"]
-        self._starting = np.array(state["starting"], bool)
-        self.ends = state["ends"]
+    def restored(self, state: Mapping[str, Any]) -> Callable[[int], None]:
+        """A function of the clock that makes this the store that `state` was taken from, but for its transitions.
+
+        Those are to be put. An error is raised now, if `state` is not of a store like this, and not by the function.
+        """
+        ahead = saved.array(state, "ahead", np.uint8, (self.num_envs, *self.field.shape))
+        starting = saved.array(state, "starting", np.bool_, (self.num_envs,))
+        ends = saved.whole(state, "ends", 0)
+
+        def restore(clock: int) -> None:
+            self.ended_at[:] = -1
+            self.frames[(clock + np.arange(self.num_envs)) % self.places] = ahead
+            self._starting = starting.copy()
+            self.ends = ends
+
+        return restore

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate, positive_total, uses
+from neoteny.replay import saved
+from neoteny.replay.ageing import LARGEST, Floats, Ints, Schedule, positive_total
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw
+from neoteny.replay.priority_by_age import AgeWeights, draw_products
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.storage import Ring
-from neoteny.replay.sumtree import BLOCK, BLOCK_SHIFT, SumTree, running_sums
-
-YOUNG = 2 * BLOCK
-"""How many of the newest transitions are drawn from a table of their own when ages are weighted."""
+from neoteny.replay.sumtree import SumTree
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class PrioritizedSampler:
         for name, low, high in (("alpha", 0, 1), ("beta", 0, 1), ("beta_step", 0, 1)):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"PrioritizedSampler: {name} must be in [0, 1], got {getattr(self, name)!r}")
-        if not 0 < self.eps < np.inf:
-            raise ValueError(f"PrioritizedSampler: eps must be a finite number > 0, got {self.eps!r}")
+        if not 1 / LARGEST <= self.eps <= LARGEST:
+            raise ValueError(f"PrioritizedSampler: eps must be from {1 / LARGEST:g} to {LARGEST:g}, got {self.eps!r}")
 
     def attach(self, ring: Ring) -> PriorityDrawer:
         """What draws from a buffer's `ring` by this sampler."""
@@ -95,8 +94,9 @@ class PriorityDrawer:
             raise ValueError(f"one error for each transition drawn: shape {batch.slots.shape}, got {errors.shape}")
         raw = np.abs(errors)
         raw += self._sampler.eps
-        if not math.isfinite(largest := float(raw.max())):
-            raise ValueError(f"errors must be finite, got {errors[~np.isfinite(errors)][0]}")
+        if not (largest := float(raw.max())) <= LARGEST:
+            allowed = f"at most {LARGEST:g}" if math.isfinite(largest) else "finite"
+            raise ValueError(f"errors must be {allowed}, got {errors[~(raw <= LARGEST)][0]}")
         self._sync()
         if batch.clock > self._ring.clock:
             raise ValueError("this batch was drawn before the buffer was restored to an earlier state")
@@ -122,6 +122,8 @@ class PriorityDrawer:
         return object()  # priorities change with every batch: no two laws are taken for equal
 
     def state(self) -> dict[str, Any]:
+        if self._ring.restored != self._restored:
+            self._sync()
         return {
             **self._tree.state(),
             "largest": self._largest,
@@ -131,9 +133,21 @@ class PriorityDrawer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        capacity = self._ring.capacity
+        seen = saved.whole(state, "seen", 0, self._ring.clock)
+        oldest = saved.whole(state, "oldest", max(0, seen - capacity), seen)
+        largest = saved.real(state, "largest", 1.0, LARGEST)
+        draws = saved.whole(state, "draws", 0)
+        leaves = saved.array(state, "leaves", np.float64, self._tree.leaves.shape, 0.0, LARGEST)
+        held = np.zeros(len(leaves), bool)
+        held[np.arange(oldest, seen) % capacity] = True
+        if not np.array_equal(leaves > 0, held):
+            raise ValueError(
+                "the saved 'leaves' must be above 0 for each transition that is held, and 0 for all others"
+            )
         self._tree.restore(state)
-        self._largest, self._seen, self._draws = state["largest"], state["seen"], state["draws"]
-        self._oldest, self._restored = state["oldest"], self._ring.restored
+        self._largest, self._seen, self._draws = largest, seen, draws
+        self._oldest, self._restored = oldest, self._ring.restored
 
     def _sync(self) -> None:
         """Give what was added since the last look the largest priority seen, and what left early none."""
@@ -156,123 +170,6 @@ class PriorityDrawer:
         """Slots and their priorities."""
         tree = self._tree
         if self._ages is not None:
-            slots = self._draw_product(rng, size, self._ages)
+            slots = draw_products(rng, size, self._ring, tree, self._ages)
             return slots, tree.leaves.take(slots)
         return tree.draw(rng, size)
-
-    def _draw_product(self, rng: np.random.Generator, size: int, ages: AgeWeights) -> Ints:
-        """Draws in proportion to priority x age weight.
-
-        The youngest, whose weights may differ most from one to the next, are drawn from a table of their
-        products. All others by block: block mass is the sum of its priorities x the largest weight in it;
-        then by priority within the block, kept with probability weight / that largest. What is not kept is
-        drawn again from the start, so the law is exact, and no batch costs time linear in the buffer.
-        """
-        ring, tree = self._ring, self._tree
-        youngest = min(YOUNG, ring.num_stored)
-        young_sums = (_behind(tree.leaves, ring.head, youngest, ring.capacity) * ages.of_young()).cumsum()
-        young_mass = float(young_sums[-1])
-        bounds = ages.over_blocks()
-        old_sums = running_sums(tree.block_sums * bounds)
-        old_mass = float(old_sums[-1])
-        total = positive_total(self._sampler, young_mass + old_mass, ring.num_stored)
-        kept: list[Ints] = []
-        missing, wanted, tried = size, size + size // 64 + 8, 0
-        while missing > 0:
-            uniforms = rng.random((5, wanted))
-            u = uniforms[0]
-            u *= total
-            keep = is_young = u < young_mass
-            slots = np.empty(wanted, np.int64)
-            if old_mass > 0:
-                slots, _ = tree.draw_by(rng, uniforms[1:4], old_sums)
-                positions = ring.slots_of(slots)
-                old = positions >= YOUNG
-                keep = uniforms[4] * bounds.take(slots >> BLOCK_SHIFT) < ages.of(positions)
-                keep &= old
-                keep |= is_young
-            from_table = is_young.nonzero()[0]
-            drawn = young_sums.searchsorted(u.take(from_table), side="right")
-            slots[from_table] = ring.slots_of(drawn)
-            kept.append(slots[keep])
-            missing -= len(kept[-1])
-            tried += wanted
-            if missing == size and tried > 1_000_000:
-                self.law()  # raises if nothing that is held can be drawn
-            wanted = min(65_536, int(max(missing, 0) * tried / max(1, size - missing) * 1.1) + 16)
-        return (kept[0] if len(kept) == 1 else np.concatenate(kept))[:size]
-
-
-class AgeWeights:
-    """The weights of a ring's positions under a schedule, and how large they can be in each block of slots."""
-
-    def __init__(self, schedule: Schedule, ring: Ring, num_blocks: int) -> None:
-        self._schedule = schedule
-        self._ring = ring
-        self._asks = uses(schedule)
-        self._built_for: object = None
-        self._young: Floats = np.zeros(0)
-        self._largest: Floats = np.zeros(0)
-        self._bounds: Floats = np.zeros(num_blocks)
-        self._bounds_for: object = None
-
-    def of(self, positions: Ints) -> Floats:
-        """The age weight of each position."""
-        ring = self._ring
-        ages = ages_of(positions, ring.num_envs) if ring.num_envs > 1 else positions + 1
-        if not self._asks and self._built_for is not None:
-            return self._schedule.weight(ages)  # every age was checked when the bounds were built
-        return evaluate(self._schedule, ages, num_stored=ring.num_stored, clock=ring.clock)
-
-    def of_young(self) -> Floats:
-        """The weights of the youngest positions that are held."""
-        self._build()
-        return self._young[: self._ring.num_stored]
-
-    def over_blocks(self) -> Floats:
-        """For each block of slots, a bound on the weights of what it holds beyond the youngest.
-
-        A block holds BLOCK positions in a row, from anywhere: the largest weight of the two aligned runs of
-        BLOCK positions that it can touch bounds it. The block of the write head holds newest and oldest.
-        """
-        self._build()
-        ring = self._ring
-        held_runs = -(-ring.num_stored // BLOCK)
-        newest = ring.head - 1  # slot s is at position newest - s, or capacity more if that is negative
-        oldest = (newest + ring.capacity) // BLOCK
-        key = (held_runs, newest // BLOCK, oldest)
-        if key != self._bounds_for:
-            largest = self._largest.copy()
-            largest[held_runs:] = 0.0
-            pairs = np.maximum(largest, np.concatenate([largest[:1], largest[:-1]]))
-            blocks = -(-ring.capacity // BLOCK)
-            split = max(newest, 0) // BLOCK
-            self._bounds[:] = 0.0
-            self._bounds[split:blocks] = pairs[oldest - (blocks - 1) : oldest - split + 1][::-1]
-            if newest >= 0:
-                self._bounds[split] = max(self._bounds[split], pairs[0])
-                self._bounds[:split] = pairs[1 : split + 1][::-1]
-            self._bounds_for = key
-        return self._bounds
-
-    def _build(self) -> None:
-        ring = self._ring
-        now = {"num_stored": ring.num_stored, "clock": ring.clock}
-        key = tuple(now[name] for name in self._asks)
-        if key != self._built_for:
-            runs = ring.capacity // BLOCK + 2
-            # A schedule of the size is asked of no older age than is held; one of the age alone of every age once.
-            oldest = (ring.num_stored if self._asks else ring.capacity) - 1
-            weights = self.of(np.minimum(np.arange(max(YOUNG, runs * BLOCK)), oldest))
-            self._young = weights[:YOUNG].copy()
-            weights[:YOUNG] = 0.0
-            self._largest = weights[: runs * BLOCK].reshape(runs, BLOCK).max(axis=1)
-            self._built_for = key
-            self._bounds_for = None
-
-
-def _behind(values: Floats, head: int, count: int, capacity: int) -> Floats:
-    """The last `count` of a ring's values, the newest first."""
-    if head >= count:
-        return values[head - count : head][::-1]
-    return np.concatenate([values[:head][::-1], values[capacity - (count - head) : capacity][::-1]])

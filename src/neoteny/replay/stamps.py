@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import Floats, Ints, Schedule, evaluate, positive_total, uses
 from neoteny.replay.laws import search
 from neoteny.replay.sampling import AgeWeightedSampler
@@ -116,10 +117,15 @@ class StampedRows:
         return {"stamps": self.stamps.copy(), "owners": self.owners.copy(), "newest": self._newest}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Hold that instead."""
-        self._data = np.array([state["stamps"], state["owners"]], np.int64)
-        self._start, self._end = 0, self._data.shape[1]
-        self._newest = int(state["newest"])
+        """Hold that instead; refused, and nothing changed, if stamps do not rise or rows and owners are not as many."""
+        stamps = saved.array(state, "stamps", np.int64, (None,), 0)
+        owners = saved.array(state, "owners", np.int64, stamps.shape, 0)
+        if (np.diff(stamps) < 0).any():
+            raise ValueError("the saved 'stamps' must rise: the oldest row comes first")
+        newest = saved.whole(state, "newest", int(stamps[-1]) if stamps.size else -1)
+        self._data = np.array([stamps, owners])
+        self._start, self._end = 0, len(stamps)
+        self._newest = newest
         self._most = _most_alike(self.stamps) if len(self) else 1
         self._sums = None
 

@@ -117,6 +117,16 @@ class Layout:
                 "(check_finite=False stores them all the same)"
             )
 
+    def check_saved(self, rows: Rows, num_envs: int, finite: bool) -> None:
+        """Raise if `rows` hold what `pack` never writes: a bool that is neither 0 nor 1, or, if `finite`, a NaN."""
+        if finite:
+            self.check_finite(rows, num_envs)
+        for name, field in self.fields.items():
+            if np.dtype(field.dtype) == np.bool_:
+                values = rows[:, self.columns[name]]
+                if not ((values == 0) | (values == 1)).all():
+                    raise ValueError(f"the saved {name!r} must be 0 or 1, it is a bool field")
+
     def unpack(self, rows: Any, name: str) -> Any:
         """Field `name` of packed rows, NumPy's or JAX's: shape (batch, *field.shape), a view in NumPy."""
         field = self.fields[name]

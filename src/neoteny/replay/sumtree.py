@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neoteny.replay import saved
 from neoteny.replay.ageing import Floats, Ints
 from neoteny.replay.laws import search
 
@@ -112,10 +113,19 @@ class SumTree:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become the tree that `state` was taken from."""
-        for name in ("leaves", "node_sums", "block_sums"):
-            getattr(self, name)[:] = state[name]
-        self._bound, self._sets = state["bound"], state["sets"]
+        """Become the tree that `state` was taken from; refused, and nothing changed, if its sums are wrong."""
+        levels = {
+            name: saved.array(state, name, np.float64, getattr(self, name).shape, 0.0, np.finfo(np.float64).max)
+            for name in ("leaves", "node_sums", "block_sums")
+        }
+        for below, above in (("leaves", "node_sums"), ("node_sums", "block_sums")):
+            if not np.allclose(levels[below].reshape(-1, FAN).sum(1), levels[above], rtol=1e-9, atol=0.0):
+                raise ValueError(f"the saved {above!r} are not the sums of the saved {below!r}")
+        bound = saved.real(state, "bound", float(levels["node_sums"].max()), np.finfo(np.float64).max)
+        sets = saved.whole(state, "sets", 0)
+        for name, values in levels.items():
+            getattr(self, name)[:] = values
+        self._bound, self._sets = bound, sets
 
 
 def running_sums(masses: Floats) -> Floats:
