@@ -16,7 +16,7 @@ from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.training.config import TrainConfig, limit_threads
-from neoteny.training.run import is_run, read_config
+from neoteny.training.records import is_finished, is_run, read_config
 
 MISCONFIGURED = 2
 """The exit status of a run whose configuration cannot be carried out: it would fail again."""
@@ -51,7 +51,7 @@ def reason(error: BaseException) -> str:
 
 def is_done(directory: Path, steps: int | None = None) -> bool:
     """Whether a run has come to its end. steps: the length that it was planned with; a longer run is another one."""
-    if not (directory / "DONE").exists():
+    if not is_finished(directory):
         return False
     return steps is None or not is_run(directory) or read_config(directory)[0].total_timesteps == steps
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from neoteny.errors import UsageError
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training.files import Damaged, checksum, decode, digest, encode, read, write
-from neoteny.training.policy import has_policy
+from neoteny.training.policy_file import has_policy
 
 FORMAT = 1
 KEPT = 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -21,7 +22,16 @@ from typing import Any, TextIO
 from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
+from neoteny.training.records import (
+    METRICS,
+    TIMING,
+    is_run,
+    read_bytes,
+    read_config,
+    read_lines,
+    write_config,
+    write_done,
+)
 
 
 class Run:
@@ -58,6 +68,7 @@ class Run:
         (directory / "DONE").unlink(missing_ok=True)
         run._metrics.truncate(log_position)
         run._metrics.seek(0, os.SEEK_END)  # else it still tells the length from before
+        run._digest.update(read_bytes(directory / METRICS))
         _, facts = read_config(directory)
         later = facts.get("resumed_by", [])
         if source() not in (facts.get("source"), *later):
@@ -72,12 +83,13 @@ class Run:
 
         self.directory = directory
         self.first_step = (purge_step or 1) - 1
-        self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
+        self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
         self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._summary: Any = Summary
         self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
-        self._metrics = (directory / "metrics.jsonl").open("a")
-        self._timing = (directory / "timing.jsonl").open("a")
+        self._metrics = (directory / METRICS).open("a")
+        self._digest = hashlib.sha256()
+        self._timing = (directory / TIMING).open("a")
         self._start = time.perf_counter()
         self._asked: set[str] = set()
 
@@ -93,6 +105,11 @@ class Run:
         os.fsync(self._metrics.fileno())
         return self._metrics.tell()
 
+    @property
+    def log_digest(self) -> str:
+        """The SHA-256 of metrics.jsonl, by which a resumed run knows that what it goes on with is what was logged."""
+        return self._digest.hexdigest()
+
     def log(self, step: int, **values: Any) -> None:
         """A line of metrics: numbers, or lists of them."""
         # Ages are NaN before the first draw, and left out; any other NaN is news, and stands as null.
@@ -101,7 +118,9 @@ class Run:
             for name, value in values.items()
             if not (name.startswith("age_") and math.isnan(value))
         }
-        self._metrics.write(json.dumps({"step": step, **finite}) + "\n")
+        line = json.dumps({"step": step, **finite}) + "\n"
+        self._digest.update(line.encode())  # first: what a full disk does not take now is written with the next line
+        self._metrics.write(line)
         self._metrics.flush()
         numbers = {name: value for name, value in finite.items() if isinstance(value, (int, float))}
         # One event for all: add_scalar writes one each, and would take a seventh of a probe's time.
@@ -122,7 +141,7 @@ class Run:
 
     def finish(self) -> None:
         """Mark the run as done."""
-        (self.directory / "DONE").touch()
+        write_done(self.directory)
 
     def close(self) -> None:
         """Close its files."""
@@ -139,48 +158,8 @@ def taken(directory: Path) -> bool:
     return directory.exists() and any(_contents(directory))
 
 
-def is_run(directory: Path) -> bool:
-    """Return whether a directory contains a run."""
-    return (directory / "config.json").exists()
-
-
 def _contents(directory: Path) -> list[Path]:
     return [path for path in directory.iterdir() if path.name != "lock"]
-
-
-def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
-    """The configuration of a run, and everything that config.json says."""
-    path = directory / "config.json"
-    if not is_run(directory):
-        if not directory.exists():
-            raise UsageError(f"there is no {directory}: name the directory of a run")
-        inside = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
-        hint = f"; a run inside it is {inside}" if inside else ""
-        raise UsageError(f"{directory} is not a run: it has no config.json{hint}")
-    try:
-        facts = json.loads(path.read_text())
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
-    return TrainConfig.from_json(facts["config"]), facts
-
-
-def write_config(directory: Path, facts: dict[str, Any]) -> None:
-    """Write config.json."""
-    write(directory / "config.json", (json.dumps(facts, indent=2) + "\n").encode())
-
-
-def read_metrics(directory: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
-    return read_lines(directory / "metrics.jsonl")
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a .jsonl file that are whole: a full disk can cut one short."""
-    lines = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
-            lines.append(json.loads(line))
-    return lines
 
 
 def versions() -> dict[str, str]:

@@ -65,7 +65,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _is_finite(value: Any) -> bool:
     """Whether it is a number at all, and a finite one; booleans are integers to Python, and not here."""
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return isinstance(value, Integral) or math.isfinite(value)  # an integer can be too large for isfinite
 
 
 def _require(fact: bool) -> None:
