@@ -150,11 +150,14 @@ def evaluate(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.video:
         os.environ.setdefault("MUJOCO_GL", "egl")  # before anything that renders is imported
+    from neoteny.training import policy_file
     from neoteny.training.evaluate import described
     from neoteny.training.replaying import evaluate_run, film, start_filming
 
     if options.video:  # an hour of episodes should not end in an error that could have come first
         start_filming(options.run, options.seed)[0].close()
+    if said := policy_file.caution(options.run):
+        print(f"neoteny evaluate: {said}", file=sys.stderr)
     returns = evaluate_run(options.run, options.episodes, options.seed)
     if not any(map(math.isfinite, returns)):
         raise RunStopped(described(returns))

@@ -22,7 +22,7 @@ from neoteny.training import checkpoint, files
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import describe, facts_of
 from neoteny.training.manifest import sealed
-from neoteny.training.run import read_lines
+from neoteny.training.records import read_config, read_lines, write_config
 from patience import HANG
 
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
@@ -152,14 +152,18 @@ def test_a_changed_configuration_is_refused(run: Path) -> None:
     facts = json.loads((run / "config.json").read_text())
     facts["config"]["agent"]["tau"] = 0.5
     (run / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(UsageError, match=r"config.json was changed after it was written.*checksum does not match"):
+        neoteny.resume(run, steps=900, quiet=True)
+    del facts["sha256"]  # as in a run from before there was a checksum
+    (run / "config.json").write_text(json.dumps(facts))
     with pytest.raises(UsageError, match=r"config.json was changed.*agent.tau is 0.5 and was 0.005"):
         neoteny.resume(run, steps=900, quiet=True)
 
 
 def test_another_version_is_refused_or_logged(run: Path) -> None:
-    facts = json.loads((run / "config.json").read_text())
+    _, facts = read_config(run)
     facts["versions"]["optax"] = "0.0.1"
-    (run / "config.json").write_text(json.dumps(facts))
+    write_config(run, facts)
     with pytest.raises(UsageError, match=r"other versions \(optax 0.0.1, now .*--allow-version-change"):
         neoteny.resume(run, steps=900, quiet=True)
     neoteny.resume(run, steps=720, quiet=True, allow_version_change=True)

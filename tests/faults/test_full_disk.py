@@ -22,7 +22,7 @@ from neoteny.agents.configs import TD3Config
 from neoteny.errors import RunStopped
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.lines import Lines
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.training.records import read_lines, read_metrics
 from neoteny.training.trackers import TensorBoard
 from patience import HANG, wait_until
 

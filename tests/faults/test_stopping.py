@@ -26,7 +26,7 @@ from neoteny.errors import RunStopped
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training import files, setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.training.records import read_lines, read_metrics
 from patience import HANG
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)
@@ -452,7 +452,8 @@ def test_skipped_updates_do_not_depend_on_checkpoints(replay: str, tmp_path: Pat
 def test_skipped_updates_do_not_depend_on_a_kill(at: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     killed = python_here(
-        f"Rough.dies_at = {at}\nneoteny.train(rough('uniform', checkpoint_every=1e-9), out={str(run)!r}, make_env=Rough)"
+        f"Rough.dies_at = {at}\n"
+        f"neoteny.train(rough('uniform', checkpoint_every=1e-9), out={str(run)!r}, make_env=Rough)"
     )
     killed.communicate(timeout=HANG)
     assert killed.returncode == -signal.SIGKILL

@@ -35,6 +35,7 @@ def write_run(directory: Path, returns: list[float], count: int = 8, **series: l
         values = {name: series.get(name, [value] * 8)[index] for name, value in HEALTHY.items()}
         lines.append({"step": 1_000 * (index + 1), **{f"probe/critics/{name}": v for name, v in values.items()}})
     lines += [{"step": 1_000 * (index + 1), "eval_return": value} for index, value in enumerate(returns)]
+    lines.sort(key=lambda line: line["step"])  # as a run writes them
     (directory / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return directory
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.training.records import read_lines, read_metrics
 
 FILL = """
 import json, sys

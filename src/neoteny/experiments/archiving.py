@@ -12,7 +12,7 @@ from neoteny.training.checkpoint import digests
 from neoteny.training.files import checksum
 from neoteny.training.identity import own_parts
 from neoteny.training.manifest import manifests
-from neoteny.training.run import read_config
+from neoteny.training.records import METRICS, is_finished, read_bytes, read_config, runs_in
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
 evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git; report,
@@ -37,22 +37,22 @@ def main(argv: list[str]) -> int:
 def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Archive every finished run in `places`; return the files written, those there before, and runs left out."""
     written, same, unfinished = [], [], []
-    runs = [config.parent for place in places for config in sorted(place.rglob("config.json"))]
+    runs = [directory for place in places for directory in runs_in(place)]
     if not runs:
         raise UsageError(f"there are no runs in {', '.join(map(str, places))}: name the directory that contains them")
     for directory in runs:
         config, facts = read_config(directory)
-        if not (directory / "DONE").exists():
+        if not is_finished(directory):
             unfinished.append(directory)
             continue
         name = str(config.default_directory(own_parts(config, facts)).relative_to("runs"))
         path = out / f"{name}.jsonl"
-        made = digests_of(directory)
+        history, made = read_run(directory, config, facts), digests_of(directory)
         if path.exists():
             _check_same(path, directory, made)
             same.append(path)
             continue
-        write_archive(path, name, read_run(directory, config, facts), made)
+        write_archive(path, name, history, made)
         read_archive(path)  # what cannot be read back must not be committed
         written.append(path)
     return written, same, unfinished
@@ -61,7 +61,7 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
 def digests_of(directory: Path) -> dict[str, str]:
     """Return digests of a run's metrics and of each part of its last checkpoint."""
     saved = digests(directory)[1] if manifests(directory) else {}
-    return {"metrics": checksum((directory / "metrics.jsonl").read_bytes())[:16], **saved}
+    return {"metrics": checksum(read_bytes(directory / METRICS))[:16], **saved}
 
 
 def _check_same(path: Path, directory: Path, made: dict[str, str]) -> None:

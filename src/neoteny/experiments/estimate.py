@@ -16,7 +16,7 @@ from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan
 from neoteny.experiments.sweep import why
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.run import read_lines
+from neoteny.training.records import read_timing
 
 STARTS = 300
 """Steps without updates, to time what those cost."""
@@ -105,7 +105,7 @@ def _speed(run: Path, elapsed: float, enough: float = ENOUGH) -> Speed | None:
 
     What is left of the seconds elapsed, without the steps at those speeds, is what it took to start and to compile.
     """
-    marks = [(line["step"], line["seconds"]) for line in read_lines(run / "timing.jsonl") if "steps_per_second" in line]
+    marks = [(line["step"], line["seconds"]) for line in read_timing(run) if "steps_per_second" in line]
     acting = [mark for mark in marks if mark[0] <= STARTS]
     learning = [mark for mark in marks if mark[0] > STARTS][2:]
     if len(acting) < 2 or len(learning) < 2 or learning[-1][1] - learning[0][1] < enough:

@@ -14,7 +14,7 @@ from neoteny.experiments.reduced import NAMES, in_words
 from neoteny.experiments.sweep import in_use
 from neoteny.report.scores import flat
 from neoteny.training.config import TrainConfig
-from neoteny.training.run import is_run, read_config
+from neoteny.training.records import is_run, read_config
 
 
 def differing(directory: Path, planned: TrainConfig) -> str:

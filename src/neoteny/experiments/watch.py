@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shutil
 import sys
 import time
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.experiments.plan import Plan, PlannedRun
+from neoteny.training.records import METRICS, TIMING, is_number, whole_lines
 from neoteny.wording import counted
 
 _QUIET = 30.0
@@ -82,26 +81,23 @@ class Watch:
 
 def steps_done(directory: Path) -> int:
     """How far a run has come, by the last line of its log."""
-    return int(next((line["step"] for line in _newest(directory / "timing.jsonl", 4_096) if "step" in line), 0))
+    return next((line["step"] for line in _newest(directory / TIMING, 4_096)), 0)
 
 
 def last_evaluation(directory: Path) -> float | None:
     """Return the mean return of a run's last evaluation, if its newest metrics have one."""
-    newest = _newest(directory / "metrics.jsonl", 200_000)
-    return next((line["eval_return"] for line in newest if line.get("eval_return") is not None), None)
+    newest = _newest(directory / METRICS, 200_000)
+    return next((value for line in newest if is_number(value := line.get("eval_return"))), None)
 
 
 def _newest(path: Path, size: int) -> Iterator[dict[str, Any]]:
     """The lines in the last `size` bytes of a log, the newest first; none of a run that is not begun."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - size))
-            lines = file.read().splitlines()
-    except OSError:
-        return
-    for line in reversed(lines):
-        with contextlib.suppress(ValueError):  # a line half written, or cut by where we began
-            yield json.loads(line)
+    if not path.is_file():
+        return iter(())
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        lines = file.read().splitlines()
+    return whole_lines(lines[::-1])  # without one that is half written, or cut by where we began
 
 
 def clock(seconds: float) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
 from neoteny.training.config import TrainConfig, limit_threads
-from neoteny.training.run import is_run
+from neoteny.training.records import is_finished, is_run
 
 MISCONFIGURED = 2
 """The exit status of a run whose configuration cannot be carried out: it would fail again."""
@@ -52,7 +52,7 @@ def is_done(directory: Path, planned: TrainConfig | None = None) -> bool:
     """Whether a run has come to its end. planned: as what; a run that was made longer or changed is another one."""
     from neoteny.experiments.planned import differing  # which imports this module
 
-    if not (directory / "DONE").exists():
+    if not is_finished(directory):
         return False
     return planned is None or not differing(directory, planned)
 

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from neoteny.errors import UsageError
+from neoteny.training import records
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
-from neoteny.training.run import read_config, read_lines, read_metrics
+from neoteny.training.records import read_bytes, read_config, read_metrics, read_timing
 
 FORMAT = 1
 POINTS = 100
@@ -61,8 +62,7 @@ def runs_in(place: Path) -> list[Path]:
     """Return the runs in a directory: their directories, and the archives of runs. An archive alone is one, too."""
     if not place.is_dir():
         return [place] if is_archive(place) else []
-    directories = [path.parent for path in place.rglob("config.json") if (path.parent / "metrics.jsonl").exists()]
-    return [*sorted(directories), *archived_in(place).values()]
+    return [*records.runs_in(place), *archived_in(place).values()]
 
 
 def archived_in(place: Path) -> dict[str, Path]:
@@ -76,7 +76,7 @@ def archived_in(place: Path) -> dict[str, Path]:
             continue
         _read_parts(path)
         other = archives.setdefault(run_name(path), path)
-        if other != path and other.read_bytes() != path.read_bytes():
+        if other != path and read_bytes(other) != read_bytes(path):
             raise UsageError(f"{other} and {path} are different archives of the same run: keep one of them")
     return archives
 
@@ -105,13 +105,13 @@ def read_run(directory: Path, config: TrainConfig, facts: dict[str, Any]) -> His
     names = {name for line in lines for name, value in line.items() if isinstance(value, (int, float))}
     names -= {"step", "eval_return", "episode_return"}
     evaluated = [line for line in lines if line.get("eval_return") is not None]
-    timing = read_lines(directory / "timing.jsonl")
+    timing = read_timing(directory)
     speeds = [line["steps_per_second"] for line in timing if "steps_per_second" in line]
     peaks = [line["peak_resident_mb"] for line in timing if line.get("peak_resident_mb")]
     return History(
         config,
         facts,
-        done=(directory / "DONE").exists(),
+        done=records.is_finished(directory),
         evaluations=_column(lines, "eval_return"),
         episodes=thin(*_column(lines, "episode_return")),
         not_finite=sum("eval_return" in line for line in lines) - len(evaluated),
@@ -217,12 +217,12 @@ def read_digests(path: Path) -> dict[str, str]:
 
 def _read_parts(path: Path) -> list[dict[str, Any]]:
     parts = []
-    lines = path.read_bytes().splitlines()
+    lines = read_bytes(path).splitlines()
     for number, line in enumerate(lines, start=1):
         try:
             part = json.loads(line.decode())
             sealed = part.pop("checksum")
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise UsageError(f"{path}, line {number} is damaged: it is not a sealed line of JSON") from None
         if sealed != _checksum(part):
             raise UsageError(f"{path}, line {number} was changed after it was written: its checksum does not match")

@@ -19,7 +19,7 @@ from neoteny.errors import UsageError
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training.files import UNFIT, Damaged, checksum, decode, digest, encode, inside, read, write
 from neoteny.training.manifest import Checkpoint, Segment, folder_of, manifests, read_manifest, seal
-from neoteny.training.policy import has_policy
+from neoteny.training.policy_file import has_policy
 
 KEPT = 2
 """Checkpoints that are kept in any case: the newest, and one to fall back to."""

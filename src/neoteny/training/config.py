@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args, get_type_hints
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
+from neoteny.training.types import fitted
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
@@ -283,18 +285,14 @@ class TrainConfig:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TrainConfig:
-        """From what `to_json` gave."""
+        """From what `to_json` gave; a UsageError if it is something else."""
         data = dict(data)
-        kind: Any = AGENTS[data.pop("agent_name")]
-        agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
-        plasticity = dict(data.pop("plasticity", {}))
-        plasticity["intervention"] = tuple(plasticity.get("intervention", ()))
-        return TrainConfig(
-            agent=kind(**agent),
-            replay=ReplayConfig(**data.pop("replay")),
-            plasticity=PlasticityConfig(**plasticity),
-            **data,
-        )
+        name = data.pop("agent_name", None)
+        if not isinstance(name, str) or name not in AGENTS:
+            raise UsageError(f"agent_name must be one of {', '.join(AGENTS)}, got {name!r}")
+        parts = {"agent": AGENTS[name], "replay": ReplayConfig, "plasticity": PlasticityConfig}
+        made = {part: _made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
+        return cast(TrainConfig, _made(TrainConfig, {**data, **made}))
 
     def run_id(self, own_parts: dict[str, str] | None = None) -> str:
         """Return eight letters that equal configurations share: see `neoteny.training.identity`."""
@@ -306,6 +304,31 @@ class TrainConfig:
         """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
         method = f"{self.agent_name}-{self.replay.replay}"
         return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
+
+
+def _made(kind: type, values: Any, where: str = "") -> Any:
+    """A dataclass of these values, each of which is what its annotation asks for."""
+    hints = get_type_hints(kind)
+    if not isinstance(values, dict):
+        raise UsageError(f"{where.removesuffix('.')} must be a table, got {values!r}")
+    if unknown := sorted(values.keys() - hints.keys()):
+        raise UsageError(f"there is no setting {where}{unknown[0]}")
+    if missing := [f.name for f in dataclasses.fields(kind) if f.name not in values and _is_required(f)]:
+        raise UsageError(f"{where}{missing[0]} is missing")
+    return kind(**{name: _fit(f"{where}{name}", value, hints[name]) for name, value in values.items()})
+
+
+def _is_required(setting: dataclasses.Field) -> bool:
+    return setting.default is dataclasses.MISSING and setting.default_factory is dataclasses.MISSING
+
+
+def _fit(name: str, value: Any, kind: Any) -> Any:
+    if value == math.inf and float in (kind, *get_args(kind)):  # which Python may give: checkpoint_every, to make none
+        return value
+    try:
+        return fitted(value, kind)
+    except TypeError as error:
+        raise UsageError(f"{name} {error}") from error
 
 
 def _safe(name: str) -> str:

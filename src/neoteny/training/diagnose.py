@@ -8,7 +8,7 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.plasticity.verdict import RULES, Finding, judge, rising
-from neoteny.training.run import read_metrics
+from neoteny.training.records import read_metrics, runs_in
 from neoteny.wording import counted
 
 OTHER_CAUSES = (
@@ -22,7 +22,7 @@ def measured(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     good: list[Path] = []
     bad: list[str] = []
     for path in paths:
-        inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.rglob("metrics.jsonl"))
+        inside = sorted({*runs_in(path), *(found.parent for found in path.rglob("metrics.jsonl"))})
         if not inside:
             raise UsageError(f"{path} is not a run, nor is a run inside it: a run is a directory with metrics.jsonl")
         for run in inside:

@@ -9,7 +9,7 @@ from neoteny.errors import UsageError
 from neoteny.training.checkpoint import digests
 from neoteny.training.guards import describe_dropped
 from neoteny.training.manifest import folder_of, manifests
-from neoteny.training.run import read_config, read_metrics
+from neoteny.training.records import is_finished, read_config, read_metrics
 from neoteny.wording import counted
 
 
@@ -23,13 +23,13 @@ def facts_of(directory: Path) -> dict[str, Any]:
         "env": config.env,
         "replay": config.replay.replay,
         "seed": config.seed,
-        "done": (directory / "DONE").exists(),
+        "done": is_finished(directory),
         "step": max((line["step"] for line in metrics), default=0),
         "total_timesteps": config.total_timesteps,
         "episode_returns": [line["episode_return"] for line in metrics if line.get("episode_return") is not None],
         "evaluations": {line["step"]: line["eval_return"] for line in metrics if line.get("eval_return") is not None},
-        "steps_not_stored": config.num_envs * max((line.get("dropped_steps", 0) for line in metrics), default=0),
-        "versions": {**facts["versions"], **facts["environment"]["versions"]},
+        "steps_not_stored": config.num_envs * max((line.get("dropped_steps") or 0 for line in metrics), default=0),
+        "versions": {**facts.get("versions", {}), **facts["environment"].get("versions", {})},
         "checkpoint": None,
     }
     if manifests(directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -18,17 +19,26 @@ class Lines:
     def end_at(self, position: int) -> None:
         """Remove what is after `position`, and end the line before it if a full disk once cut that short."""
         self._file.truncate(position)
-        self._file.seek(max(0, position - 1))
-        self._waiting = bytearray(b"\n" if position and self._file.read(1) != b"\n" else b"")
+        self._file.seek(0)
+        before = self._file.read()
+        self._waiting = bytearray(b"\n" if before and not before.endswith(b"\n") else b"")
+        self._digest = hashlib.sha256(before + self._waiting)
 
     def append(self, values: dict[str, Any]) -> OSError | None:
         """Append a line; return why the disk did not take it, if so."""
-        self._waiting += json.dumps(values).encode() + b"\n"
+        line = json.dumps(values).encode() + b"\n"
+        self._waiting += line
+        self._digest.update(line)
         try:
             self.write()
         except OSError as error:
             return error
         return None
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of every line, also of those that wait."""
+        return self._digest.hexdigest()
 
     def write(self) -> None:
         """Write what waits, or raise OSError."""

@@ -117,6 +117,7 @@ def _save(
     start = time.perf_counter()
     settle(session, setup, run)
     state, reason = state_of(session, envs)
+    state["log"] = run.log_digest
     try:
         checkpoints.save(state, session.buffer, session.step, run.log_position, setup.config.to_json(), forever)
     except OSError as error:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,12 @@ from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.interventions.registry import inject_all, injected
+from neoteny.training import policy_file
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import inside, write
 from neoteny.training.identity import check_same_network
-from neoteny.training.run import read_config
+from neoteny.training.policy_file import SavedPolicy
+from neoteny.training.records import read_config
 
 Policy = Callable[..., NDArray[Any]]
 
@@ -75,29 +75,9 @@ def _one_number(space: spaces.Space) -> str:
 
 
 def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
-    """Write the policy of `state` into the run's directory: arrays, and what they mean as JSON."""
-    folder = inside(directory, "policy", folder=True)
-    folder.mkdir(exist_ok=True)
-    leaves = jax.tree.leaves(agent.policy_params(state))
-    named: dict[str, Any] = {f"leaf_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    params = io.BytesIO()
-    np.savez(params, **named)
-    facts = {
-        "obs_shape": problem.obs_shape,
-        "pixels": problem.pixels,
-        "num_actions": problem.num_actions,
-        "action_low": None if problem.action_low is None else problem.action_low.tolist(),
-        "action_high": None if problem.action_high is None else problem.action_high.tolist(),
-        "total_timesteps": problem.total_timesteps,
-        "injected": injected(state, agent.networks),
-    }
-    write(folder / "problem.json", (json.dumps(facts) + "\n").encode())
-    write(folder / "params.npz", params.getvalue())
-
-
-def has_policy(run: Path) -> bool:
-    """Whether a run has a policy yet."""
-    return inside(run, "policy", "params.npz").exists()
+    """Write the policy of `state` into the run's directory."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(agent.policy_params(state))]
+    policy_file.write_policy(directory, SavedPolicy(problem, injected(state, agent.networks), leaves))
 
 
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
@@ -107,18 +87,16 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
     network: the user's own module, if the run was trained with one.
     """
-    directory = Path(run)
+    if said := policy_file.caution(Path(run)):
+        warnings.warn(said, stacklevel=2)
+    return load_with_problem(Path(run), network, seed)[0]
+
+
+def load_with_problem(directory: Path, network: Any = None, seed: int = 0) -> tuple[Policy, Problem]:
+    """The policy of a run, and what it was trained for."""
     config, facts = read_config(directory)
-    check_same_network(directory, facts["environment"]["network"], network)
-    folder = directory / "policy"
-    if not has_policy(directory):
-        raise UsageError(f"{directory} has no policy yet: it is written at the run's first evaluation")
-    saved_problem = json.loads(inside(directory, "policy", "problem.json").read_text())
-    for name in ("action_low", "action_high"):
-        bound = saved_problem[name]
-        saved_problem[name] = None if bound is None else np.array(bound, np.float32)
-    was_injected = saved_problem.pop("injected", False)
-    problem = Problem(**{**saved_problem, "obs_shape": tuple(saved_problem["obs_shape"])})
+    check_same_network(directory, facts["environment"].get("network"), network)
+    problem, was_injected, leaves = policy_file.read_policy(directory)
     agent = make_agent(config.agent, problem, network)
 
     def params_of(key: jax.Array) -> Any:
@@ -126,10 +104,18 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
         return agent.policy_params(inject_all(state, agent.networks, {}, key) if was_injected else state)
 
     shapes = jax.eval_shape(params_of, jax.random.key(0))
-    with np.load(folder / "params.npz", allow_pickle=False) as saved:
-        leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
+    _check_weights(directory, leaves, jax.tree.leaves(shapes))
     params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-    return as_policy(agent, params, problem, facts["environment"]["observation_keys"], seed)
+    return as_policy(agent, params, problem, facts["environment"].get("observation_keys"), seed), problem
+
+
+def _check_weights(directory: Path, leaves: list[NDArray[Any]], shapes: list[Any]) -> None:
+    """Refuse weights of another network than the run's, and such as are not finite."""
+    found = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+    if found != [f"{shape.dtype}{shape.shape}" for shape in shapes]:
+        raise UsageError(f"{directory / 'policy'} does not fit the run's config.json: it is the policy of another run")
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
+        raise UsageError(f"{directory / 'policy'} is damaged: it has weights that are not finite")
 
 
 def as_policy(agent: Agent, params: Any, problem: Problem, keys: list[str] | None = None, seed: int = 0) -> Policy:

@@ -12,12 +12,13 @@ from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
 from neoteny import envs
+from neoteny.agents.agent import Problem
 from neoteny.errors import UsageError, missing_extra
 from neoteny.training.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 from neoteny.training.files import inside
-from neoteny.training.policy import load_policy
-from neoteny.training.run import read_config
+from neoteny.training.policy import load_with_problem, problem_of
+from neoteny.training.records import fact, read_config
 
 
 def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
@@ -25,21 +26,30 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
     if episodes < 1:
         raise UsageError(f"--episodes must be >= 1, got {episodes}")
     config = _own_environment(directory)
-    policy = load_policy(directory)
+    policy, problem = load_with_problem(directory)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
     made = envs.make(config.env, episodes, options)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     try:
+        _check_same_problem(directory, problem, problem_of(made, config))
         return evaluate(policy, made, seed, 0, epsilon)
     finally:
         made.close()
+
+
+def _check_same_problem(directory: Path, saved: Problem, here: Problem) -> None:
+    """Refuse to play a policy where observations or actions are not those that it was trained with."""
+    for name in ("obs_shape", "pixels", "num_actions", "action_low", "action_high"):
+        was, now = getattr(saved, name), getattr(here, name)
+        if not np.array_equal(was, now):
+            raise UsageError(f"{directory / 'policy'} is for another environment: its {name} is {was}, and not {now}")
 
 
 def film(directory: Path, seed: int) -> Path:
     """Write a video of one episode of a run's policy into its directory."""
     import imageio.v3 as iio
 
-    policy = load_policy(directory)
+    policy, _ = load_with_problem(directory)
     made, obs, frames = start_filming(directory, seed)
     ended = False
     while not ended:
@@ -83,7 +93,7 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
 def _own_environment(directory: Path) -> TrainConfig:
     """The run's configuration, if its environment can be made from it."""
     config, facts = read_config(directory)
-    if facts["environment"]["make_env"]:
+    if fact(directory, facts, "make_env"):
         raise UsageError(
             f"{directory} was trained in an environment made by make_env, which a run cannot hold: load its policy "
             "with neoteny.load_policy and play it there"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import math
 import os
 import platform
@@ -22,8 +21,9 @@ from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.output import say
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import inside, write
+from neoteny.training.files import inside
 from neoteny.training.lines import Lines
+from neoteny.training.records import METRICS, TIMING, is_run, read_config, read_lines, write_config, write_done
 from neoteny.training.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 
 
@@ -79,10 +79,10 @@ class Run:
     def _open(self, directory: Path, config: TrainConfig, step: int, say: Say) -> None:
         self.directory = directory
         self.first_step = step
-        self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
+        self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
         self._say = say
-        self._metrics = Lines(inside(directory, "metrics.jsonl"))
-        self._timing = Lines(inside(directory, "timing.jsonl"))
+        self._metrics = Lines(inside(directory, METRICS))
+        self._timing = Lines(inside(directory, TIMING))
         self._trackers: list[TensorBoard | WeightsAndBiases] = [
             TensorBoard(inside(directory, "tensorboard", folder=True), self.lives, step + 1, say)
         ]
@@ -101,6 +101,11 @@ class Run:
     def log_position(self) -> int:
         """How long metrics.jsonl is, in bytes, all of it on the disk; OSError if the disk does not take it."""
         return self._metrics.sync()
+
+    @property
+    def log_digest(self) -> str:
+        """The SHA-256 of metrics.jsonl, by which a resumed run knows that what it goes on with is what was logged."""
+        return self._metrics.digest
 
     def log(self, step: int, **values: Any) -> None:
         """A line of metrics: numbers, or lists of them."""
@@ -132,7 +137,7 @@ class Run:
     def finish(self) -> None:
         """Mark the run as done, once its metrics are all on the disk; OSError if the disk does not take them."""
         self._metrics.sync()
-        inside(self.directory, "DONE").touch()
+        write_done(self.directory)
 
     def close(self) -> None:
         """Close its files."""
@@ -147,49 +152,8 @@ def taken(directory: Path) -> bool:
     return directory.exists() and any(_contents(directory))
 
 
-def is_run(directory: Path) -> bool:
-    """Return whether a directory contains a run."""
-    return (directory / "config.json").exists()
-
-
 def _contents(directory: Path) -> list[Path]:
     return [path for path in directory.iterdir() if path.name != "lock"]
-
-
-def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
-    """The configuration of a run, and everything that config.json says."""
-    path = inside(directory, "config.json")
-    if not is_run(directory):
-        if not directory.exists():
-            raise UsageError(f"there is no {directory}: name the directory of a run")
-        nearest = next((path.parent for path in sorted(directory.rglob("config.json"))), None)
-        hint = f"; a run inside it is {nearest}" if nearest else ""
-        raise UsageError(f"{directory} is not a run: it has no config.json{hint}")
-    try:
-        facts = json.loads(path.read_text())
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
-    return TrainConfig.from_json(facts["config"]), facts
-
-
-def write_config(directory: Path, facts: dict[str, Any]) -> None:
-    """Write config.json."""
-    write(directory / "config.json", (json.dumps(facts, indent=2) + "\n").encode())
-
-
-def read_metrics(directory: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
-    return read_lines(directory / "metrics.jsonl")
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a .jsonl file that are whole: a full disk can cut one short."""
-    lines = []
-    path = inside(path.parent, path.name)
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
-            lines.append(json.loads(line))
-    return lines
 
 
 def versions() -> dict[str, str]:

@@ -16,12 +16,14 @@ from neoteny.training.cautions import cautions, shortfalls
 from neoteny.training.checkpoint import Checkpoints
 from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
+from neoteny.training.files import inside
 from neoteny.training.guards import cut
 from neoteny.training.identity import check_same_network
 from neoteny.training.loop import go_on
 from neoteny.training.manifest import Checkpoint, manifests
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run, lock, read_config, read_metrics, taken, versions
+from neoteny.training.records import METRICS, check_log, fact, is_finished, read_config
+from neoteny.training.run import Run, lock, taken, versions
 from neoteny.training.session import Session, restore
 from neoteny.training.setup import Setup, seeds, set_up
 
@@ -96,8 +98,8 @@ def resume(
     read_config(directory)  # whether it is a run at all
     with lock(directory) as held:
         config, facts = read_config(directory)
-        began, recorded = facts["environment"], facts["config"]
-        _check_can_go_on(directory, config, began, steps, make_env, network)
+        recorded = facts["config"]
+        _check_can_go_on(directory, config, facts, steps, make_env, network)
         config = dataclasses.replace(
             config,
             total_timesteps=config.total_timesteps if steps is None else steps,
@@ -105,23 +107,25 @@ def resume(
         )
         limit_threads(config)
         start_on(config.device)
-        changed = _changed_versions(facts)
+        changed = _changed_versions(directory, facts)
         if changed and not allow_version_change:
             raise UsageError(
                 f"{directory} began with other versions ({', '.join(changed)}), and may not go on to the same result: "
                 "install those, or pass --allow-version-change"
             )
-        setup, session = set_up(config, make_env, network, began["horizon"])
+        setup, session = set_up(config, make_env, network, fact(directory, facts, "horizon"))
         progress = Progress(config, quiet)
         restored: list[bool] = []
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
+            check_log(directory, found.log_position, state.get("log"))
             restored[:] = [restore(session, setup.agent, state, found.step)]
             checkpoint.put_back(directory, found, state["replay"], session.buffer)
 
         found = None
-        if manifests(directory) or read_metrics(directory):
+        log = inside(directory, METRICS)
+        if manifests(directory) or (log.exists() and log.stat().st_size):
             found, complaints = checkpoint.load(directory, use)
             for complaint in complaints:
                 progress.say(f"{complaint}; going on from the one before")
@@ -143,23 +147,24 @@ def resume(
 def _check_can_go_on(
     directory: Path,
     config: TrainConfig,
-    began: dict[str, Any],
+    facts: dict[str, Any],
     steps: int | None,
     make_env: envs.MakeEnv | None,
     network: Any,
 ) -> None:
     if steps is not None and steps < config.total_timesteps:
         raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
-    if (directory / "DONE").exists() and steps in (None, config.total_timesteps):
+    if is_finished(directory) and steps in (None, config.total_timesteps):
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
-    if began["make_env"] and make_env is None:
+    if fact(directory, facts, "make_env") and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
-    check_same_network(directory, began["network"], network)
+    check_same_network(directory, fact(directory, facts, "network"), network)
 
 
-def _changed_versions(facts: dict[str, Any]) -> list[str]:
+def _changed_versions(directory: Path, facts: dict[str, Any]) -> list[str]:
     """Each library that is not what the run began with: name, then and now."""
-    began = {**facts["versions"], **facts["environment"]["versions"], "backend": facts["environment"]["backend"]}
+    found, backend = (fact(directory, facts, name) for name in ("versions", "backend"))
+    began = {**facts.get("versions", {}), **found, "backend": backend}
     now = {**versions(), **envs.versions(), "backend": jax.default_backend()}
     return [f"{name} {then}, now {now.get(name, 'none')}" for name, then in began.items() if now.get(name) != then]
 

@@ -1,0 +1,427 @@
+"""Damage outside the checkpoint: the right result, or one sentence that names the file; never another result."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import damaging
+import neoteny
+from killing import same
+from made_up import write_run
+from neoteny.agents.configs import TD3Config
+from neoteny.cli import main
+from neoteny.errors import UsageError
+from neoteny.report.archive import read_history
+from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training.records import (
+    read_config,
+    read_metrics,
+    read_timing,
+    write_config,
+    write_done,
+)
+
+FILES = ("config.json", "metrics.jsonl", "timing.jsonl", "DONE")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run of 300 steps with two evaluations, and the same resumed to 400."""
+    folder = tmp_path_factory.mktemp("trained")
+    config = TrainConfig(
+        "Pendulum-v1",
+        TD3Config((16,), batch_size=16, learning_starts=100),
+        ReplayConfig(capacity=1_000),
+        PlasticityConfig(probe_every=0),
+        total_timesteps=300,
+        eval_every=150,
+        eval_episodes=1,
+        log_every=50,
+    )
+    run = neoteny.train(config, out=folder / "run", quiet=True)
+    longer = Path(shutil.copytree(run, folder / "longer"))
+    neoteny.resume(longer, steps=400, quiet=True)
+    return run, longer
+
+
+@pytest.fixture
+def run(trained: tuple[Path, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained[0], tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that never ran, as `neoteny train` would leave it."""
+    made = write_run(tmp_path_factory.mktemp("finished"), "Hopper-v5", "swd", 1, 2_000.0)
+    write_config(made, read_config(made)[1])
+    write_done(made)
+    return made
+
+
+@pytest.fixture
+def made(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "Hopper-v5" / "td3-swd" / finished.name))
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
+def said_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """A command's exit status, and what it said: on failure in one line."""
+    capsys.readouterr()
+    status = main(list(words))
+    out, err = capsys.readouterr()
+    assert status in (0, 2), err
+    if status == 2:
+        assert err.startswith(f"neoteny {words[0]}: "), err
+        assert err.count("\n") == 1, err
+    return status, out, err
+
+
+# config.json
+
+
+def test_a_horizon_that_was_edited_is_noticed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(run / "config.json", '"horizon": 300', '"horizon": 30000')
+    for words in (("resume", str(run), "--steps", "400"), ("evaluate", str(run)), ("inspect", str(run))):
+        assert f"{run}/config.json was changed after it was written" in said_of(capsys, *words)[2]
+
+
+@pytest.mark.parametrize("before", ['"log_every": 50', '"checkpoint_every": 600', '"seed": 1', '"wandb": false'])
+def test_any_setting_that_was_edited_is_noticed(before: str, run: Path) -> None:
+    """Also one that is no part of the run's id, nor compared with the checkpoint."""
+    edit(run / "config.json", before, before.replace("false", "true").replace("0", "5").replace(" 1", " 2"))
+    with pytest.raises(UsageError, match=r"config\.json was changed"):
+        read_config(run)
+
+
+def test_resume_seals_what_it_changes(run: Path, trained: tuple[Path, Path]) -> None:
+    neoteny.resume(run, steps=320, on_nan="skip", quiet=True)
+    config, facts = read_config(run)
+    assert (config.total_timesteps, config.on_nan, facts["environment"]["horizon"]) == (320, "skip", 300)
+    assert "sha256" in json.loads((run / "config.json").read_text())
+
+
+def test_a_run_from_before_there_were_checksums(run: Path, trained: tuple[Path, Path]) -> None:
+    _, facts = read_config(run)
+    (run / "config.json").write_text(json.dumps(facts))
+    (run / "DONE").write_bytes(b"")
+    assert read_config(run)[1] == facts
+    assert len(read_metrics(run)) == len(read_metrics(trained[0]))
+    neoteny.resume(run, steps=400, quiet=True)
+    same(run, trained[1])
+    assert json.loads((run / "config.json").read_text())["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("config", [], "config must be a table, got []"),
+        ("config.agent_name", "ppo", "agent_name must be one of td3, sac, ddqn, got 'ppo'"),
+        ("config.agent", 3, "agent must be a table, got 3"),
+        ("config.agent.tau", "much", "agent.tau must be a finite number, got 'much'"),
+        ("config.agent.widths", 16, "agent.widths must be a list of whole numbers, got 16"),
+        ("config.env", None, "env must be a string, got None"),
+        ("config.total_timesteps", -1, "--steps must be >= 1, got -1"),
+        ("config.total_timesteps", float("nan"), "total_timesteps must be a whole number, got nan"),
+        ("config.colour", "red", "there is no setting colour"),
+        ("environment", "Pendulum", "environment must be a table, got 'Pendulum'"),
+        ("environment.horizon", 0, "horizon must be >= 1, got 0"),
+        ("environment.versions", {"mujoco": 3}, "environment.versions must be a table"),
+        ("resumed_by", [None], "resumed_by must be a list"),
+        ("source.commit", 5, "source.commit must be a string"),
+    ],
+)
+def test_values_that_cannot_be(key: str, value: Any, message: str, run: Path) -> None:
+    """Of a run from before there was a checksum, which would show each of them."""
+    _, facts = read_config(run)
+    inner: Any = facts
+    *way, last = key.split(".")
+    for name in way:
+        inner = inner[name]
+    inner[last] = value
+    (run / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(UsageError) as raised:
+        neoteny.resume(run, steps=400, quiet=True)
+    assert str(raised.value).startswith(f"{run}/config.json is damaged: ")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["horizon", "network", "make_env", "versions", "backend"])
+def test_what_resume_needs_to_know(name: str, run: Path) -> None:
+    _, facts = read_config(run)
+    del facts["environment"][name]
+    write_config(run, facts)
+    with pytest.raises(UsageError, match=f"config.json is damaged: it has no environment.{name}"):
+        neoteny.resume(run, steps=400, quiet=True)
+
+
+# metrics.jsonl
+
+
+def test_a_last_line_that_a_crash_cut_short_is_left_out(made: Path) -> None:
+    whole = read_metrics(made)
+    (made / "DONE").unlink()
+    for torn in (b'{"step": 20000, "eval_ret', b'{"step": 20000, "eval_return": 1', b"\x00\x00\x00", b"\xff"):
+        with (made / "metrics.jsonl").open("ab") as file:
+            file.write(torn)
+        assert read_metrics(made) == whole
+        (made / "metrics.jsonl").write_bytes((made / "metrics.jsonl").read_bytes()[: -len(torn)])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"step": 2000, "eval_return": 1', "Expecting"),
+        (b"\xff", "byte 0 is not UTF-8"),
+        (b"", "Expecting value"),
+        (b"[1]", "it is not a JSON object"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b'{"eval_return": 3.0}', "its step must be a whole number, got null"),
+        (b'{"step": -1}', "its step must be a whole number, got -1"),
+        (b'{"step": 9999999999999999999}', "the number 9999999999999999999... is too large"),
+        (b'{"step": 10}', "its step is 10, after 1,000"),
+        (b'{"step": 2000, "eval_return": NaN}', "eval_return is NaN"),
+        (b'{"step": 2000, "eval_return": "high"}', 'eval_return is "high"'),
+        (b'{"step": 2000, "eval_return": 1' + b"0" * 400 + b"}", "the number 10000000000000000000... is too large"),
+        (b'{"step": 2000, "eval_returns": 3}', "eval_returns is 3"),
+        (b'{"step": 2000, "intervention": 3}', "intervention is 3"),
+    ],
+)
+def test_any_other_line_that_is_damaged_is_named(line: bytes, message: str, made: Path, capsys: Any) -> None:
+    (made / "DONE").write_bytes(b"")
+    lines = (made / "metrics.jsonl").read_bytes().splitlines()
+    (made / "metrics.jsonl").write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]) + b"\n")
+    for words in (("inspect", str(made)), ("diagnose", str(made)), ("report", str(made.parent))):
+        said = said_of(capsys, *words)[2]
+        assert f"{made}/metrics.jsonl, line 4 is damaged: " in said
+        assert message in said
+
+
+def test_a_return_that_was_edited_is_noticed(made: Path, capsys: Any) -> None:
+    edit(made / "metrics.jsonl", '"eval_return": ', '"eval_return": 9')
+    for words in (
+        ("inspect", str(made)),
+        ("report", str(made.parent)),
+        ("archive", str(made.parent), "--out", str(made.parent / "results")),
+    ):
+        said = said_of(capsys, *words)[2]
+        assert f"{made}/metrics.jsonl was changed after the run finished" in said
+    assert not (made.parent / "results").exists()
+    with pytest.raises(UsageError, match="changed after the run finished"):
+        neoteny.load_runs(made)
+
+
+def test_resume_does_not_go_on_with_returns_that_were_edited(
+    run: Path, trained: tuple[Path, Path], capsys: Any
+) -> None:
+    edit(run / "metrics.jsonl", '"eval_return": -', '"eval_return": -9')
+    neoteny.resume(run, steps=400, quiet=True)
+    assert "step 300 cannot be used: metrics.jsonl was changed after it was written" in capsys.readouterr().err
+    same(run, trained[1])  # from the checkpoint before, with the returns as they were
+
+
+def test_resume_says_which_log_no_checkpoint_fits(trained: tuple[Path, Path], run: Path) -> None:
+    shutil.rmtree(run)
+    shutil.copytree(trained[1], run)  # whose two checkpoints were both made after the first evaluation
+    edit(run / "metrics.jsonl", '"eval_return": -', '"eval_return": -9')
+    with pytest.raises(UsageError, match=r"cannot go on: .*metrics.jsonl was changed after it was written"):
+        neoteny.resume(run, steps=500, quiet=True)
+
+
+def test_what_was_logged_after_the_checkpoint_may_be_damaged(run: Path, trained: tuple[Path, Path]) -> None:
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'\xff\n{"step"\n\x00\x00')
+    neoteny.resume(run, steps=400, quiet=True)
+    same(run, trained[1])
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
+def test_a_run_that_lost_a_file_is_not_left_out_in_silence(name: str, made: Path, capsys: Any) -> None:
+    (made / name).unlink()
+    for words in (("report", str(made.parent)), ("archive", str(made.parent), "--out", str(made.parent / "results"))):
+        assert name in said_of(capsys, *words)[2]
+
+
+# timing.jsonl
+
+
+@pytest.mark.parametrize("line", [b"\xff", b'{"step": 1}', b"[]", b'{"life": "x", "step": null}', b'{"step": 5, "sec'])
+def test_timing_never_blocks_a_resume(line: bytes, run: Path, trained: tuple[Path, Path]) -> None:
+    lines = (run / "timing.jsonl").read_bytes().splitlines()
+    (run / "timing.jsonl").write_bytes(b"\n".join([lines[0], line, *lines[1:], b"\xfe"]))
+    neoteny.resume(run, steps=400, quiet=True)
+    same(run, trained[1])
+    assert read_history(run).timing["seconds"] is not None
+
+
+def test_times_that_were_changed_are_not_reported(made: Path) -> None:
+    assert read_history(made).timing == {"seconds": 5_400.0, "steps_per_second": 60.0, "peak_resident_mb": 700}
+    edit(made / "timing.jsonl", "1800.0", "9800.0")
+    assert read_timing(made) == []
+    assert set(read_history(made).timing.values()) == {None}
+    (made / "DONE").unlink()  # then nothing tells that it was changed, and lines that cannot be are ignored
+    edit(made / "timing.jsonl", "9800.0", '"many"')
+    assert read_history(made).timing["seconds"] == 3_600.0
+
+
+# policy/
+
+
+def change_policy(run: Path, change: Callable[[dict[str, Any]], None], seal: bool) -> None:
+    """Change what is in a policy's file, with a digest that fits or without."""
+    from neoteny.training.files import decode, digest, encode
+
+    path = run / "policy" / "policy.npz"
+    saved = decode(path.read_bytes())
+    change(saved["policy"])
+    path.write_bytes(encode({**saved, **({"digest": digest(saved["policy"])} if seal else {})}))
+
+
+def raise_bound(policy: dict[str, Any]) -> None:
+    policy["problem"]["action_high"] = [9.0]
+
+
+def without_a_number(policy: dict[str, Any]) -> None:
+    policy["leaves"][0] = np.full_like(policy["leaves"][0], np.nan)
+
+
+def without_a_layer(policy: dict[str, Any]) -> None:
+    policy["leaves"].pop()
+
+
+def of_another_shape(policy: dict[str, Any]) -> None:
+    policy["leaves"][0] = policy["leaves"][0][:-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "seal", "message"),
+    [
+        (raise_bound, False, "policy.npz is damaged: its checksum does not match"),
+        (raise_bound, True, "is for another environment: its action_high is [9.], and not [2.]"),
+        (without_a_number, False, "policy.npz is damaged: its checksum does not match"),
+        (without_a_number, True, "is damaged: it has weights that are not finite"),
+        (without_a_layer, True, "does not fit the run's config.json"),
+        (of_another_shape, True, "does not fit the run's config.json"),
+    ],
+)
+def test_a_policy_that_was_changed(change: Any, seal: bool, message: str, run: Path, capsys: Any) -> None:
+    change_policy(run, change, seal)
+    status, _, said = said_of(capsys, "evaluate", str(run), "--episodes", "1")
+    assert status == 2
+    assert message in said
+
+
+def as_before_checksums(run: Path) -> tuple[Path, Path]:
+    """Turn the policy into the two files that it was before."""
+    from neoteny.training.files import decode
+
+    path = run / "policy" / "policy.npz"
+    policy = decode(path.read_bytes())["policy"]
+    path.unlink()
+    (path.parent / "problem.json").write_text(json.dumps(policy["problem"]) + "\n")
+    np.savez(path.parent / "params.npz", **{f"leaf_{index}": leaf for index, leaf in enumerate(policy["leaves"])})
+    return path.parent / "problem.json", path.parent / "params.npz"
+
+
+def test_a_policy_from_before_checksums_is_loaded_with_a_warning(run: Path, capsys: Any) -> None:
+    obs = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]], np.float32)
+    before = neoteny.load_policy(run)(obs)
+    returns = said_of(capsys, "evaluate", str(run), "--episodes", "1")[1]
+    facts, _ = as_before_checksums(run)
+    with pytest.warns(UserWarning, match="was written before policies had a checksum"):
+        assert (neoteny.load_policy(run)(obs) == before).all()
+    status, out, said = said_of(capsys, "evaluate", str(run), "--episodes", "1")
+    assert (status, out) == (0, returns)
+    assert said.count("\n") == 1
+    assert "was written before policies had a checksum" in said
+    edit(facts, '"action_high": [2.0]', '"action_high": [9.0]')
+    assert main(["evaluate", str(run), "--episodes", "1"]) == 2
+    assert "is for another environment: its action_high is [9.], and not [2.]" in capsys.readouterr().err
+    neoteny.resume(run, steps=320, quiet=True)
+    assert [path.name for path in (run / "policy").iterdir()] == ["policy.npz"]
+
+
+# Everything, at random
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures would take most of the time."""
+    monkeypatch.setattr("neoteny.training.diagnose.draw", lambda *_: None)
+
+
+def outcomes(run: Path, capsys: Any) -> list[tuple[Any, ...]]:
+    """What each quick command makes of a run: its result, or that it refused in one sentence."""
+    results = run.parent / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    commands = (
+        ["inspect", str(run)],
+        ["diagnose", str(run), "--picture", str(run.parent / "p.png")],
+        ["archive", str(run), "--out", str(results)],
+    )
+    found: list[tuple[Any, ...]] = [said_of(capsys, *words)[:2] for words in commands]
+    try:
+        return [*found, (0, neoteny.load_runs(run).to_csv())]
+    except UsageError:
+        return [*found, (2, "")]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", FILES)
+def test_mutations_change_no_result_in_silence(name: str, made: Path, finished: Path, capsys: Any) -> None:
+    """Of a finished run, whose checksums are there: what is not refused is right."""
+    right = outcomes(made, capsys)
+    for number, mutation in enumerate(damaging.TEXT):
+        shutil.rmtree(made)
+        shutil.copytree(finished, made)
+        try:
+            mutation(made / name, random.Random(f"{name} {number}"))
+        except IndexError:  # there is no number in DONE, nor a key that can be renamed
+            continue
+        for got, expected in zip(outcomes(made, capsys), right, strict=True):
+            changed = got != expected and got[0] == 0
+            unfinished = name == "DONE" and not (made / name).exists()  # which the commands then say
+            archived = name == "timing.jsonl" and "archived" in got[1]  # with no times, so a shorter file
+            assert not changed or unfinished or archived, (mutation.__name__, got)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", FILES)
+def test_mutations_of_runs_without_checksums(name: str, made: Path, tmp_path: Path, capsys: Any) -> None:
+    """Nothing tells whether a number is the right one; but it is one, or there is a sentence."""
+    _, facts = read_config(made)
+    (made / "config.json").write_text(json.dumps(facts, indent=2))
+    (made / "DONE").write_bytes(b"")
+    whole = Path(shutil.copytree(made, tmp_path / "whole"))
+    for number, mutation in enumerate(damaging.TEXT if name != "DONE" else (damaging.delete, damaging.directory)):
+        shutil.rmtree(made)
+        shutil.copytree(whole, made)
+        mutation(made / name, random.Random(f"old {name} {number}"))
+        outcomes(made, capsys)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_mutations_of_policies(old: bool, run: Path, tmp_path: Path, capsys: Any) -> None:
+    paths = as_before_checksums(run) if old else (run / "policy" / "policy.npz",)
+    right = said_of(capsys, "evaluate", str(run), "--episodes", "1")[1]
+    whole = Path(shutil.copytree(run / "policy", tmp_path / "whole"))
+    for path in paths:
+        for number, mutation in enumerate(damaging.TEXT if path.suffix == ".json" else damaging.ANY):
+            shutil.rmtree(run / "policy")
+            shutil.copytree(whole, run / "policy")
+            mutation(path, random.Random(f"{path.name} {number}"))
+            capsys.readouterr()
+            status, out = main(["evaluate", str(run), "--episodes", "1"]), capsys.readouterr().out
+            assert status == 2 or (status == 0 and (out == right or old)), mutation.__name__
