@@ -147,7 +147,7 @@ COMMANDS: dict[str, Callable[[], Outcome]] = {
 
 def _sweep_here(planned: plan.Plan, out: Path, *_: Any, **__: Any) -> Any:
     """A sweep in this process: what it reads is the same, and it starts in no time."""
-    outcome = Swept(before=[run for run in planned.runs if is_done(out / run.directory, run.config.total_timesteps)])
+    outcome = Swept(before=[run for run in planned.runs if is_done(out / run.directory, run.config)])
     for run in planned.runs:
         if run in outcome.before:
             continue
