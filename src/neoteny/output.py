@@ -61,7 +61,7 @@ def dropping() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     _open_missing()
     shown = (sys.stdout, sys.stderr)
-    sys.stdout, sys.stderr = (_Dropping(stream) for stream in shown)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (_Dropping(stream) for stream in shown)
     try:
         yield
     finally:
@@ -72,11 +72,12 @@ def dropping() -> Iterator[None]:
 
 def finish(stream: TextIO | None) -> None:
     """Write what a stream still holds, or drop it, so that Python does not try again when it exits."""
+    if stream is None:
+        return
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except ValueError:  # it was closed
-        pass
+        return
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

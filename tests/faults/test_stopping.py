@@ -208,7 +208,7 @@ def test_an_environment_whose_reset_raises_after_nan(tmp_path: Path, monkeypatch
     monkeypatch.setattr(FailingReset, "mended", True)
     neoteny.resume(run, make_env=FailingReset, quiet=True)
     assert (run / "DONE").exists()
-    assert [line["step"] for line in read_metrics(run) if "updates" in line] == list(range(50, 301, 50))
+    assert {"step": 150, "episodes_restarted": 1} in read_metrics(run)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(5, "Input/output error"), SystemExit(3)])
@@ -448,17 +448,15 @@ def test_skipped_updates_do_not_depend_on_checkpoints(replay: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [201, 203])
-def test_skipped_updates_do_not_depend_on_a_kill(at: int, tmp_path: Path) -> None:
+def test_skipped_updates_do_not_depend_on_a_kill(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    killed = python_here(
-        f"Rough.dies_at = {at}\n"
-        f"neoteny.train(rough('uniform', checkpoint_every=1e-9), out={str(run)!r}, make_env=Rough)"
-    )
+    often = "rough('uniform', checkpoint_every=1e-9)"
+    killed = python_here(f"Rough.dies_at = 203\nneoteny.train({often}, out={str(run)!r}, make_env=Rough)")
     killed.communicate(timeout=HANG)
     assert killed.returncode == -signal.SIGKILL
-    neoteny.resume(run, make_env=Rough, quiet=True)
-    same(run, neoteny.train(rough("uniform", checkpoint_every=1e9), out=tmp_path / "whole", make_env=Rough, quiet=True))
+    finish(python_here(f"neoteny.resume({str(run)!r}, make_env=Rough, quiet=True)"))
+    whole = neoteny.train(rough("uniform", checkpoint_every=1e9), out=tmp_path / "whole", make_env=Rough, quiet=True)
+    assert (run / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
 
 
 @pytest.mark.parametrize("agent", [*AGENTS.values(), DDQNConfig((16,), batch_size=4)], ids=["td3", "sac", "ddqn"])
