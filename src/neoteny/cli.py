@@ -6,13 +6,14 @@ import importlib
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from neoteny import __version__
 from neoteny.arguments import Parser
-from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra, of_system
 from neoteny.wording import did_you_mean
 
 
@@ -40,7 +41,7 @@ def _run(name: str, argv: list[str]) -> int:
         print(f"neoteny {name}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"neoteny {name}: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(f"neoteny {name}: {of_system(error)}", file=sys.stderr)
         return 1
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
@@ -116,7 +117,8 @@ def resume(argv: list[str]) -> int:
 
 
 def _print_done(directory: Path) -> None:
-    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    run = shlex.quote(str(directory))
+    print(f"\nDone: {directory}\n  neoteny inspect {run}\n  neoteny evaluate {run}")
 
 
 def evaluate(argv: list[str]) -> int:

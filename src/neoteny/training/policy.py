@@ -22,7 +22,7 @@ from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.compiled import compiled
-from neoteny.training.config import TrainConfig
+from neoteny.training.config import TrainConfig, check_seed
 from neoteny.training.files import write
 from neoteny.training.identity import check_same_network
 from neoteny.training.run import read_config
@@ -107,6 +107,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
     network: the user's own module, if the run was trained with one.
     """
+    check_seed(seed)
     directory = Path(run)
     config, facts = read_config(directory)
     check_same_network(directory, facts["environment"]["network"], network)

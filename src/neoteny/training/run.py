@@ -6,11 +6,11 @@ All else is derived.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -22,6 +22,7 @@ from neoteny import __version__
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
+from neoteny.training.lock import lock
 
 
 class Run:
@@ -38,8 +39,9 @@ class Run:
             raise UsageError(
                 f"{directory} contains other files and no run: name another directory with --out (out= in Python)"
                 if overwrite or not is_run(directory)
-                else f"{directory} already contains a run: resume it with neoteny resume {directory}, name another "
-                "directory with --out (out= in Python), or replace it with --overwrite (overwrite=True in Python)"
+                else f"{directory} already contains a run: resume it with neoteny resume "
+                f"{shlex.quote(str(directory))}, name another directory with --out (out= in Python), or replace it "
+                "with --overwrite (overwrite=True in Python)"
             )
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = lock(directory)
@@ -97,9 +99,7 @@ class Run:
         """A line of metrics: numbers, or lists of them."""
         # Ages are NaN before the first draw, and left out; any other NaN is news, and stands as null.
         finite = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in values.items()
-            if not (name.startswith("age_") and math.isnan(value))
+            name: _json(value) for name, value in values.items() if not (name.startswith("age_") and math.isnan(value))
         }
         self._metrics.write(json.dumps({"step": step, **finite}) + "\n")
         self._metrics.flush()
@@ -132,6 +132,13 @@ class Run:
         if self._wandb is not None:
             self._wandb.finish()
         self._lock.close()
+
+
+def _json(value: Any) -> Any:
+    """`value`, a number or a list, with null for each number that JSON does not have."""
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def taken(directory: Path) -> bool:
@@ -220,22 +227,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def lock(directory: Path) -> TextIO:
-    """The run's lock, which its process holds until it ends, however it ends."""
-    file = (directory / "lock").open("a+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read().strip()
-        file.close()
-        raise UsageError(f"{directory} is in use by process {holder}: wait for it, or stop it") from error
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file
 
 
 def _start_wandb(directory: Path, config: TrainConfig) -> Any:

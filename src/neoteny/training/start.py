@@ -18,9 +18,10 @@ from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.guards import cut
 from neoteny.training.identity import check_same_network
+from neoteny.training.lock import lock
 from neoteny.training.loop import go_on
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run, lock, read_config, read_metrics, taken, versions
+from neoteny.training.run import Run, read_config, read_metrics, taken, versions
 from neoteny.training.session import Session, restore
 from neoteny.training.setup import Setup, seeds, set_up
 
