@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from neoteny import __version__
 from neoteny.arguments import Parser
-from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra
+from neoteny.errors import Interrupted, RunStopped, UsageError, missing_extra, of_system
 from neoteny.output import dropping, finish
 from neoteny.training.signals import left_at_once
 from neoteny.wording import did_you_mean
@@ -56,9 +57,8 @@ def _run(name: str, argv: list[str]) -> int:
         return 1
     except OSError as error:
         finish(sys.stdout)
-        where = f": {error.filename}" if error.filename else ""
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        print(f"neoteny {name}: {error.strerror or error}{where}{notes}", file=sys.stderr)
+        print(f"neoteny {name}: {of_system(error)}{notes}", file=sys.stderr)
         return 1
     except Interrupted as error:
         print(f"\n{error}", file=sys.stderr)
@@ -137,7 +137,8 @@ def resume(argv: list[str]) -> int:
 
 
 def _print_done(directory: Path) -> None:
-    print(f"\nDone: {directory}\n  neoteny inspect {directory}\n  neoteny evaluate {directory}")
+    run = shlex.quote(str(directory))
+    print(f"\nDone: {directory}\n  neoteny inspect {run}\n  neoteny evaluate {run}")
 
 
 def evaluate(argv: list[str]) -> int:

@@ -17,6 +17,12 @@ class Interrupted(KeyboardInterrupt):
         self.status = 128 + signal
 
 
+def of_system(error: OSError) -> str:
+    """An error of the operating system in words, with the file if it names one: a full disk does not."""
+    said = error.strerror or str(error) or type(error).__name__
+    return said if error.filename is None else f"{said}: {error.filename}"
+
+
 def missing_extra(what: str, extra: str, error: ImportError) -> UsageError:
     """The sentence for a package that is not installed."""
     package = (error.name or str(error)).split(".")[0]

@@ -21,7 +21,7 @@ from neoteny.report.gather import gather
 from neoteny.report.scores import read_runs
 from neoteny.training.config import TrainConfig
 from neoteny.training.identity import canonical
-from neoteny.training.run import lock
+from neoteny.training.lock import lock
 
 PLAN = """
 title = "Two replays"

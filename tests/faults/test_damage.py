@@ -181,13 +181,13 @@ def test_a_finished_run_says_so(run: Path) -> None:
 def test_a_run_in_use_is_refused(run: Path) -> None:
     code = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a+'); fcntl.flock(f, 2); "
-        "f.write('held'); f.flush(); print(1, flush=True); time.sleep(60)"
+        "f.write('4321'); f.flush(); print(1, flush=True); time.sleep(60)"
     )
     (run / "lock").write_text("")
     holder = subprocess.Popen([sys.executable, "-c", code, str(run / "lock")], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     holder.stdout.readline()
-    with pytest.raises(UsageError, match="is in use by process held: wait for it, or stop it"):
+    with pytest.raises(UsageError, match="is in use by process 4321: wait for it, or stop it"):
         neoteny.resume(run, steps=900, quiet=True)
     holder.kill()
     holder.communicate()

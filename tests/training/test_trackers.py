@@ -14,7 +14,7 @@ import neoteny
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.run import read_metrics
+from neoteny.training.records import read_metrics
 from neoteny.training.trackers import TensorBoard, WeightsAndBiases
 from patience import HANG
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -171,8 +172,8 @@ def _report(name: str, plan: Plan, options: argparse.Namespace) -> None:
     """The page, once every run is there; of a part of the plan, how to make it."""
     folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
     if options.shard:
-        words = f"{options.out} --plan {name} --scale {plan.scale} --out {folder}"
-        print(f"Once every part is done: neoteny report {words}")
+        words = [str(options.out), "--plan", name, "--scale", plan.scale, "--out", str(folder)]
+        print(f"Once every part is done: neoteny report {shlex.join(words)}")
         return
     from neoteny.experiments.reporting import report_plan
 

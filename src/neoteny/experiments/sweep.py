@@ -19,7 +19,7 @@ from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.experiments.watch import Watch
 from neoteny.experiments.work import MISCONFIGURED, is_done
-from neoteny.training.run import lock
+from neoteny.training.lock import lock
 from neoteny.training.signals import asked_to_stop
 
 TRIES = 2

@@ -44,6 +44,7 @@ class ReplayBuffer:
     ``next_``, are then of the last transition summed, all others of the first.
     """
 
+    _recent: RecentDraws
     _concentration: tuple[object, tuple[float, float]] | None
 
     def __init__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ class Checkpoints:
         """What to say of a run that stopped."""
         if self.newest is None:
             return "there is no checkpoint to go on from"
-        return f"saved at step {self.newest.step:,}, to go on with: neoteny resume {self._folder.parent}"
+        run = shlex.quote(str(self._folder.parent))
+        return f"saved at step {self.newest.step:,}, to go on with: neoteny resume {run}"
 
     def amend(self, number: int) -> None:
         """Transitions from `number` on were changed after they were added, and are to be saved again."""

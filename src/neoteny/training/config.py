@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args, get_type_hints
 
+import numpy as np
+
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.replay.registry import name_and_numbers
@@ -227,11 +229,11 @@ class TrainConfig:
             ("log_every", 1),
             ("checkpoint_every", 0),
             ("keep_checkpoints", 0),
-            ("seed", 0),
         ):
             if getattr(self, name) < least:
                 flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
                 raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
+        object.__setattr__(self, "seed", check_seed(self.seed))
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
         if self.keep_checkpoints and not self.checkpoint_every:
@@ -329,6 +331,13 @@ def _fit(name: str, value: Any, kind: Any) -> Any:
         return fitted(value, kind)
     except TypeError as error:
         raise UsageError(f"{name} {error}") from error
+
+
+def check_seed(seed: Any) -> int:
+    """`seed`, or an error if it is not a whole number of 32 bits: JAX would forget what is above."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
+    return int(seed)
 
 
 def _safe(name: str) -> str:

@@ -22,7 +22,7 @@ from neoteny.errors import UsageError
 from neoteny.interventions.registry import inject_all, injected
 from neoteny.training import policy_file
 from neoteny.training.compiled import compiled
-from neoteny.training.config import TrainConfig
+from neoteny.training.config import TrainConfig, check_seed
 from neoteny.training.identity import check_same_network
 from neoteny.training.policy_file import SavedPolicy
 from neoteny.training.records import read_config
@@ -87,6 +87,7 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
     network: the user's own module, if the run was trained with one.
     """
+    check_seed(seed)
     if said := policy_file.caution(Path(run)):
         warnings.warn(said, stacklevel=2)
     return load_with_problem(Path(run), network, seed)[0]

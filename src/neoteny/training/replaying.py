@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neoteny import envs
 from neoteny.agents.agent import Problem
 from neoteny.errors import UsageError, missing_extra
-from neoteny.training.config import TrainConfig
+from neoteny.training.config import TrainConfig, check_seed
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 from neoteny.training.files import inside
 from neoteny.training.policy import load_with_problem, problem_of
@@ -25,6 +25,7 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
     """The returns of `episodes` episodes of a run's policy."""
     if episodes < 1:
         raise UsageError(f"--episodes must be >= 1, got {episodes}")
+    check_seed(seed)
     config = _own_environment(directory)
     policy, problem = load_with_problem(directory)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
@@ -67,6 +68,7 @@ def film(directory: Path, seed: int) -> Path:
 
 def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[Any], list[Any]]:
     """The run's environment, its first observation and its first frame; an error where no video can be made."""
+    check_seed(seed)
     config = _own_environment(directory)
     try:
         import imageio.v3  # noqa: F401

@@ -6,10 +6,9 @@ All else is derived.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
-import os
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -23,6 +22,7 @@ from neoteny.output import say
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import inside
 from neoteny.training.lines import Lines
+from neoteny.training.lock import lock
 from neoteny.training.records import METRICS, TIMING, is_run, read_config, read_lines, write_config, write_done
 from neoteny.training.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 
@@ -47,8 +47,9 @@ class Run:
             raise UsageError(
                 f"{directory} contains other files and no run: name another directory with --out (out= in Python)"
                 if overwrite or not is_run(directory)
-                else f"{directory} already contains a run: resume it with neoteny resume {directory}, name another "
-                "directory with --out (out= in Python), or replace it with --overwrite (overwrite=True in Python)"
+                else f"{directory} already contains a run: resume it with neoteny resume "
+                f"{shlex.quote(str(directory))}, name another directory with --out (out= in Python), or replace it "
+                "with --overwrite (overwrite=True in Python)"
             )
         if config.wandb:
             import_wandb()  # before anything is removed
@@ -111,9 +112,7 @@ class Run:
         """A line of metrics: numbers, or lists of them."""
         # Ages are NaN before the first draw, and left out; any other NaN is news, and stands as null.
         finite = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in values.items()
-            if not (name.startswith("age_") and math.isnan(value))
+            name: _json(value) for name, value in values.items() if not (name.startswith("age_") and math.isnan(value))
         }
         error = self._metrics.append({"step": step, **finite})
         if error is not None and self.once("full"):
@@ -145,6 +144,13 @@ class Run:
             with contextlib.suppress(OSError):  # of a full disk, which has been told by now
                 file.close()
         self._lock.close()
+
+
+def _json(value: Any) -> Any:
+    """`value`, a number or a list, with null for each number that JSON does not have."""
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def taken(directory: Path) -> bool:
@@ -193,19 +199,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def lock(directory: Path) -> TextIO:
-    """The run's lock, which its process holds until it ends, however it ends."""
-    file = inside(directory, "lock").open("a+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read().strip()
-        file.close()
-        raise UsageError(f"{directory} is in use by process {holder}: wait for it, or stop it") from error
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file

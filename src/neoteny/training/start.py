@@ -19,11 +19,12 @@ from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.files import inside
 from neoteny.training.guards import cut
 from neoteny.training.identity import check_same_network
+from neoteny.training.lock import lock
 from neoteny.training.loop import go_on
 from neoteny.training.manifest import Checkpoint, manifests
 from neoteny.training.progress import Progress
 from neoteny.training.records import METRICS, check_log, fact, is_finished, read_config
-from neoteny.training.run import Run, lock, taken, versions
+from neoteny.training.run import Run, taken, versions
 from neoteny.training.session import Session, restore
 from neoteny.training.setup import Setup, seeds, set_up
 
