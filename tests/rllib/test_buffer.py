@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
+import pickle
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,6 +183,29 @@ def test_state_comes_back_with_draws_to_come() -> None:
         other.add(fragments)
     assert draw(other, 100) == draw(one.buffer, 100)
     np.testing.assert_array_equal(other._rows.stamps, one.buffer._rows.stamps)
+
+
+def test_a_pickle_in_a_state_is_never_read(tmp_path: Path) -> None:
+    """Versions before wrote the generator as one: it is refused, and the buffer stays as it was."""
+
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "sprung"),))
+
+    buffer, other = ours(), ours()
+    buffer.add(episode("A", 10, terminated=True))
+    other.add(episode("B", 5, terminated=True))
+    state = buffer.get_state()
+    assert json.loads(json.dumps(state["age_weighted_replay"]["rng"])) == buffer.rng.bit_generator.state
+    for rng in (pickle.dumps(Trap()), pickle.dumps(np.random.default_rng(0)), {"bit_generator": "MT19937"}):
+        state["age_weighted_replay"]["rng"] = rng
+        with pytest.raises(ValueError, match="wrote a pickle, which is not read"):
+            other.set_state(state)
+    assert not (tmp_path / "sprung").exists()
+    assert [one.id_ for one in other.episodes] == ["B"]
+    del state["age_weighted_replay"]["rng"]
+    other.set_state(state)
+    assert [one.id_ for one in other.episodes] == ["A"]
 
 
 def test_a_state_does_not_change_with_its_buffer() -> None:

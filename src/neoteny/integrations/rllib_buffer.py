@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -132,23 +131,24 @@ class AgeWeightedEpisodeReplayBuffer(EpisodeReplayBuffer):
 
     def get_state(self) -> dict[str, Any]:
         """RLlib's state, the stamps and the generator's."""
-        ours = {**self._rows.state(), "lanes": self._lanes, "rng": pickle.dumps(self.rng)}
+        ours = {**self._rows.state(), "lanes": self._lanes, "rng": self.rng.bit_generator.state}
         return {**super().get_state(), "_indices": list(self._indices), REPLAY_STATE: ours}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Hold that instead. In the state of another EpisodeReplayBuffer the order of its indices gives the stamps."""
+        replay = state.get(REPLAY_STATE)
+        rng = _generator(replay["rng"]) if replay and "rng" in replay else self.rng
         self.episodes: deque[SingleAgentEpisode] = deque()  # RLlib would keep the episodes that are here
         super().set_state({**state, "_indices": list(state["_indices"])})
         added, held = self._num_timesteps_added, len(self._indices)
-        ours = state.get(REPLAY_STATE) or {
+        ours = replay or {
             "stamps": np.arange(added - held, added),
             "owners": np.array([index[0] for index in self._indices], np.int64),
             "newest": added - 1,
         }
         self._rows.restore(ours)
         self._lanes = ours.get("lanes", 1)
-        if "rng" in ours:
-            self.rng = pickle.loads(ours["rng"])
+        self.rng = rng
 
 
 class _Draws:
@@ -173,6 +173,18 @@ class _Draws:
             return 1
         episode, start = buffer._indices[self._last][:2]
         return min(n_step, len(buffer.episodes[episode - buffer._num_episodes_evicted]) - start)
+
+
+def _generator(state: Any) -> np.random.Generator:
+    """The generator of a state, which is plain data: a pickle could run code, and is not read."""
+    if not isinstance(state, Mapping) or state.get("bit_generator") != "PCG64":
+        raise ValueError(
+            f"a buffer's state has its generator as the plain data of a PCG64, got {type(state).__name__}: earlier "
+            "versions of neoteny wrote a pickle, which is not read; drop 'rng' from the state to restore the rest"
+        )
+    made = np.random.default_rng(0)
+    made.bit_generator.state = dict(state)
+    return made
 
 
 def _vector_steps(fragments: list[SingleAgentEpisode], lanes: int) -> Ints:

@@ -11,6 +11,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from neoteny.snapshot.generators import restore_generator, restore_random_state
+from neoteny.snapshot.physics import restore_simulation, save_simulation
+
 # Classes whose attributes are known to be all of their state: as environments and wrappers, and as attributes of those.
 # A subclass of one lives in its author's module, not here.
 _TRUSTED = tuple(
@@ -21,18 +24,20 @@ _HELPERS = ("gymnasium.wrappers.", "dm_control.rl.control.", "dm_control.suite."
 # What is the same in all environments that are made the same way, or is there for a screen.
 _CONSTANTS = frozenset(
     "env spec metadata _metadata _cached_spec _saved_kwargs _ezpickle_args _ezpickle_kwargs env_type _action_set "
-    "render_kwargs viewer mujoco_renderer P desc".split()
+    "render_kwargs viewer mujoco_renderer P desc render_mode fullpath width height camera_name camera_id frame_skip "
+    "observation_structure _main_body _n_sub_steps _step_limit _max_episode_steps _action_space _observation_space "
+    "noop_max screen_size terminal_on_life_loss grayscale_obs grayscale_newaxis scale_obs _game _game_mode "
+    "_game_difficulty _frameskip _obs_type sound_obs continuous continuous_action_threshold "
+    "_disable_render_order_enforcing".split()
 )
 # Functions are taken to keep no state.
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial, np.ufunc)
 _CONSTANT_TYPES = (gym.Space, EnvSpec, type, types.ModuleType, np.dtype, *_FUNCTIONS)
 _CONSTANT_NAMES = ("pygame.", "dm_env.specs.", "mujoco._structs.MjModel")  # a model is saved with its MjData
 _CLOCK = frozenset({"episode_start_time", "time_queue"})  # of RecordEpisodeStatistics: times of this process
-# Of MuJoCo: large arrays that no step changes, and pointers.
-_STATIC = ("_", "mesh_", "tex_", "skin_", "bvh_", "oct_", "plugin_data")
-
-
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+# What reading a state raises if it does not have the form that saving gives it: a stranger may have made it.
+_UNFIT = (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
 class Unsavable(Exception):
@@ -47,6 +52,13 @@ def save(env: gym.Env) -> dict[str, Any]:
 
 def restore(env: gym.Env, state: dict[str, Any]) -> None:
     """Make `env`, which was made like the saved one and has been reset, go on exactly as the saved one does."""
+    try:
+        _restore_layers(env, state)
+    except _UNFIT as error:
+        raise ValueError(f"its environment's state cannot be restored ({type(error).__name__}: {error})") from error
+
+
+def _restore_layers(env: gym.Env, state: dict[str, Any]) -> None:
     layers = _layers(env)
     here = [_id(env), *map(_name, layers)]
     saved = [state["id"], *(one["class"] for one in state["layers"])]
@@ -54,6 +66,8 @@ def restore(env: gym.Env, state: dict[str, Any]) -> None:
         raise ValueError(f"the state of {_chain(saved)} cannot be restored into {_chain(here)}")
     for layer, one in zip(layers, state["layers"], strict=True):
         attributes = dict(one["state"])
+        if ("get_state()" in attributes) != _opts_in(type(layer)):
+            raise ValueError(f"the state of a {_name(layer)} is not what its get_state() gives")
         if "get_state()" in attributes:
             layer.set_state(_decode(attributes.pop("get_state()")))
         _restore_attributes(layer, attributes)
@@ -105,14 +119,45 @@ def _save_attributes(owner: Any, where: str) -> dict[str, Any]:
 def _restore_attributes(owner: Any, state: dict[str, Any]) -> None:
     attributes = vars(owner)  # not setattr: a property's setter may do more
     for name, value in state.items():
-        attributes[name] = _decode(value, attributes.get(name))
+        if name in _CONSTANTS:  # as they were made here, whatever an older version saved
+            continue
+        of_class, current = getattr(type(owner), name, None), attributes.get(name)
+        if callable(of_class) or hasattr(of_class, "__get__") or isinstance(current, _CONSTANT_TYPES):
+            raise ValueError(f"{name} of a {_name(owner)} is no part of its state")
+        restored = _decode(value, current)
+        if not _agree(current, restored):
+            raise ValueError(f"{name} of a {_name(owner)} is {restored!r:.60}, and was made as {current!r:.60}")
+        attributes[name] = restored
+
+
+def _agree(current: Any, new: Any) -> bool:
+    """Whether `new` can have been what `current` became: into some arrays an emulator writes, whatever their size."""
+    if current is None or new is None:
+        return True
+    if isinstance(current, np.ndarray) and isinstance(new, np.ndarray):
+        alike = current.dtype == new.dtype or current.dtype.kind == new.dtype.kind == "f"
+        return alike and current.shape == new.shape
+    if isinstance(current, np.ndarray):  # MountainCar makes a tuple of its vector, NormalizeReward a number of an array
+        return current.ndim < 2 and np.size(new) == current.size and isinstance(new, (list, tuple, *_NUMBERS))
+    if isinstance(current, deque):
+        return (
+            type(new) is deque
+            and new.maxlen == current.maxlen
+            and all(_agree(current[0], one) for one in new if current)
+        )
+    if isinstance(current, list) and any(isinstance(one, np.ndarray) for one in current):
+        return type(new) is list and len(new) == len(current) and all(map(_agree, current, new))
+    for kinds in (_NUMBERS, (str,), (dict,), (list, tuple, np.ndarray)):
+        if isinstance(current, kinds):
+            return isinstance(new, kinds)
+    return True
 
 
 def _encode_attribute(value: Any, where: str) -> Any:
     """As `_encode`, and also what is native or has attributes of its own, which is restored in place."""
     name = _name(value)
     if (data := _mjdata(value)) is not None:
-        return {"kind": "mujoco", "class": name, **_save_mujoco(data)}
+        return {"kind": "mujoco", "class": name, **save_simulation(data)}
     if name == "ale_py._ale_py.ALEInterface":
         return {"kind": "ale", "class": name, "state": _save_ale(value, where)}
     if name.startswith(_HELPERS):
@@ -173,32 +218,18 @@ def _decode(state: Any, current: Any = None) -> Any:
         case "dict":
             return {_decode(key): _decode(value) for key, value in state["items"]}
         case "generator":
-            return _restore_generator(_decode(state["state"]), current)
+            return restore_generator(_decode(state["state"]), current)
         case "random_state":
-            random = current if type(current) is np.random.RandomState else np.random.RandomState()
-            random.set_state(_decode(state["state"]))
-            return random
+            return restore_random_state(_decode(state["state"]), current)
     if _name(current) != state["class"]:
         raise ValueError(f"the state of a {state['class']} cannot be restored into a {_name(current)}")
     match state["kind"]:
         case "mujoco":
-            _restore_mujoco(_mjdata(current), state)
+            restore_simulation(_mjdata(current), state)
         case "ale":
-            from ale_py import ALEState
-
-            current.restoreState(ALEState(state["state"].tobytes()))
+            _restore_ale(current, state["state"])
         case "object":
             _restore_attributes(current, state["attributes"])
-    return current
-
-
-def _restore_generator(state: dict[str, Any], current: Any) -> np.random.Generator:
-    name = state["bit_generator"]
-    if name not in _BIT_GENERATORS:
-        raise ValueError(f"a bit generator is one of {', '.join(_BIT_GENERATORS)}, got {name!r}")
-    if type(current) is not np.random.Generator or type(current.bit_generator).__name__ != name:
-        current = np.random.Generator(getattr(np.random, name)())
-    current.bit_generator.state = state
     return current
 
 
@@ -215,6 +246,16 @@ def _save_ale(ale: Any, where: str) -> np.ndarray:
     return np.frombuffer(ale.cloneState(include_rng=True).serialize(), np.uint8).copy()
 
 
+def _restore_ale(ale: Any, state: np.ndarray) -> None:
+    """Give the emulator a state. It checks little of it: docs/resuming.md says so."""
+    from ale_py import ALEState
+
+    try:
+        ale.restoreState(ALEState(state.astype(np.uint8, casting="safe").tobytes()))
+    except (SystemError, RuntimeError) as error:
+        raise ValueError(f"the emulator does not take its state: {error}") from error
+
+
 def _mjdata(value: Any) -> Any:
     """The MjData that `value` is or, if it is a physics of dm_control, steps: nothing else in that changes."""
     if _name(value).startswith("dm_control.suite."):
@@ -222,68 +263,3 @@ def _mjdata(value: Any) -> Any:
 
         return value.data.ptr if isinstance(value, Physics) else None
     return value if _name(value) == "mujoco._structs.MjData" else None
-
-
-def _save_mujoco(data: Any) -> dict[str, Any]:
-    """All arrays: observations and rewards read what the last sub-step left, and tasks write into the model."""
-    flags = [name for name in dir(data) if name.startswith("flg_")]  # which of its arrays are up to date
-    return {
-        "model": _pack(_fields(data.model, np.ndarray)),
-        "options": [_settings(part) for part in (data.model.opt, data.model.stat)],
-        "data": _pack(_data_arrays(data)),
-        "scalars": {name: getattr(data, name) for name in ("time", *flags)},
-    }
-
-
-def _restore_mujoco(data: Any, state: dict[str, Any]) -> None:
-    import mujoco  # type: ignore[import-untyped]
-
-    _unpack(state["model"], _fields(data.model, np.ndarray))
-    for part, settings in zip((data.model.opt, data.model.stat), state["options"], strict=True):
-        for name, value in settings.items():
-            setattr(part, name, value)
-    _unpack(state["data"], _data_arrays(data))
-    # dm_control steps with mj_step2 first, which goes on from the contacts and constraints that mj_step1 left. They
-    # follow from what was just set; what else mj_step1 changes is set once more.
-    mujoco.mj_step1(data.model, data)
-    _unpack(state["data"], _data_arrays(data))
-    for name, value in state["scalars"].items():
-        setattr(data, name, value)
-
-
-def _fields(struct: Any, *kinds: type) -> dict[str, Any]:
-    found = {name: getattr(struct, name) for name in dir(struct) if not name.startswith(_STATIC)}
-    return {name: value for name, value in found.items() if isinstance(value, kinds)}
-
-
-def _settings(struct: Any) -> dict[str, Any]:
-    return {name: _encode(value, name) for name, value in _fields(struct, int, float, np.ndarray).items()}
-
-
-def _data_arrays(data: Any) -> dict[str, np.ndarray]:
-    """The arrays that stay in their place; a new MjData has no others yet, or lets NumPy make them up."""
-    import mujoco
-
-    new = _fields(mujoco.MjData(data.model), np.ndarray)
-    return {name: getattr(data, name) for name, array in new.items() if array.size and not array.flags.owndata}
-
-
-def _pack(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Hundreds of small arrays as one for each dtype."""
-    packed = {}
-    for dtype in sorted({str(array.dtype) for array in arrays.values()}):
-        names = [name for name, array in arrays.items() if array.dtype == dtype]
-        values = np.concatenate([arrays[name].ravel() for name in names])
-        packed[dtype] = {"sizes": [[name, arrays[name].size] for name in names], "values": values}
-    return packed
-
-
-def _unpack(packed: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    sizes = {name: size for one in packed.values() for name, size in one["sizes"]}
-    if sizes != {name: array.size for name, array in arrays.items()}:
-        raise ValueError("this is the state of another MuJoCo model, or of another version of MuJoCo")
-    for one in packed.values():
-        start = 0
-        for name, size in one["sizes"]:
-            arrays[name][...] = one["values"][start : start + size].reshape(arrays[name].shape)
-            start += size
