@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from made_up import write_run, write_runs
+from made_up import write_planned, write_run, write_runs
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.archiving import archive
+from neoteny.experiments.claims import page
+from neoteny.experiments.plan import load_plan
 from neoteny.report.about import About
 from neoteny.report.archive import History
 from neoteny.report.gather import default_claims, findings_of
@@ -70,9 +72,9 @@ def test_it_is_said_in_the_terminal_on_the_page_and_in_the_tables(
     assert said.startswith("No verdict: ours against uniform. +")
     assert "5 and 6 runs, on 1 task, 5 to 6 seeds on each; 1 run without a finite value left out." in said
     assert f"{named} {why}" in said
-    page = (tmp_path / "out" / "index.html").read_text()
-    assert f"{named} {why}" in page
-    assert page.count(named) == 2  # with the comparison, and among what must be known of these runs
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert f"{named} {why}" in html
+    assert html.count(named) == 2  # with the comparison, and among what must be known of these runs
     tables = {}
     for name in ("verdicts", "scores", "runs"):
         with (tmp_path / "out" / "tables" / f"{name}.csv").open() as file:
@@ -245,3 +247,19 @@ def test_a_curve_leaves_out_what_is_not_finite() -> None:
     assert drawn.mean.tolist() == [2.0, 2.0, 3.0]
     assert drawn.runs == "1 to 2 runs"
     assert curve("a", [(steps, np.full(3, np.nan))]) is None
+
+
+@pytest.mark.slow
+def test_the_page_of_claims_names_it_and_gives_no_verdict(tmp_path: Path) -> None:
+    plan = load_plan("swd/fig2", "laptop")
+    for run in plan.runs:
+        better = 1.3 if "swd" in run.method else 1.0
+        path = write_planned(tmp_path / "runs", run, 1_000 * better * (1 + 0.01 * run.config.seed))
+        if (run.method, run.config.env, run.config.seed) == ("swd", "Hopper-v5", 2):
+            spoil(path, slice(-1, None))
+    archive([tmp_path / "runs"], tmp_path / "archives")
+    rows = [line for line in page(tmp_path / "archives").splitlines() if line.startswith("| `swd/fig2` |")]
+    spoiled = [row for row in rows if "| swd against uniform |" in row]
+    assert len(spoiled) == 1
+    assert "| no verdict. 1 run has no finite score and is left out: swd on Hopper-v5 with seed 2. A run" in spoiled[0]
+    assert sum("reproduced" in row for row in rows) == len(rows) - sum("no verdict" in row for row in rows) > 0

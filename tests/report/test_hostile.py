@@ -21,6 +21,7 @@ from neoteny.report import figures
 from neoteny.report.about import About
 from neoteny.report.gather import gather
 from neoteny.report.scores import Record, read_runs
+from neoteny.report.shapes import Dot, Dots, Section, looks
 from neoteny.report.tables import Table, latex
 from neoteny.report.write import write_report
 
@@ -374,3 +375,14 @@ def test_whatever_is_damaged_gives_a_report_or_one_sentence(
             assert said.err.startswith(f"neoteny report: {path}")
             assert said.err.count("\n") == 1
     assert seen == {(".csv", 0), (".csv", 2), (".npz", 0), (".npz", 2)}
+
+
+@pytest.mark.slow
+def test_a_figure_of_very_many_methods_is_still_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 150 dots an inch it would be higher than the 65,535 pixels that a PNG can be drawn with."""
+    monkeypatch.setattr(figures, "FORMATS", ("png",))
+    names = [f"method {number}" for number in range(1_500)]
+    dots = Dots("", "score", tuple(Dot(name, name, 1.0, 0.5, 1.5) for name in names))
+    (path,) = figures.write_figures((Section("many", "Many", "", (dots,)),), looks(names), "", tmp_path)
+    width, height = np.frombuffer(path.read_bytes()[16:24], ">u4")
+    assert 0 < width < height < 65_536

@@ -16,7 +16,7 @@ _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": 
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "x": "X"}
 _STEADY: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 """Without the date, so that the same runs give the same file."""
-_STYLE = {"svg.hashsalt": "neoteny", "pdf.fonttype": 42, "text.parse_math": False, "text.usetex": False}
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "neoteny", "pdf.fonttype": 42, "text.parse_math": False, "text.usetex": False}
 """The same bytes each time; letters as text in a PDF; and a $ in a name is a $."""
 _PIXELS, _SIDE = 5e7, 60_000
 """Of a PNG, and of one of its sides, at most."""
