@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import damaging
 import neoteny
+from damaged_runs import edit, said_of, train_small
 from killing import same
-from made_up import write_run
-from neoteny.agents.configs import TD3Config
-from neoteny.cli import main
+from made_up import write_planned, write_run
 from neoteny.errors import UsageError
+from neoteny.experiments.plan import load_plan
+from neoteny.experiments.watch import last_evaluation, steps_done
 from neoteny.report.archive import read_history
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.records import (
     read_config,
     read_metrics,
@@ -36,17 +34,7 @@ FILES = ("config.json", "metrics.jsonl", "timing.jsonl", "DONE")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run of 300 steps with two evaluations, and the same resumed to 400."""
     folder = tmp_path_factory.mktemp("trained")
-    config = TrainConfig(
-        "Pendulum-v1",
-        TD3Config((16,), batch_size=16, learning_starts=100),
-        ReplayConfig(capacity=1_000),
-        PlasticityConfig(probe_every=0),
-        total_timesteps=300,
-        eval_every=150,
-        eval_episodes=1,
-        log_every=50,
-    )
-    run = neoteny.train(config, out=folder / "run", quiet=True)
+    run = train_small(folder / "run")
     longer = Path(shutil.copytree(run, folder / "longer"))
     neoteny.resume(longer, steps=400, quiet=True)
     return run, longer
@@ -69,24 +57,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def made(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "Hopper-v5" / "td3-swd" / finished.name))
-
-
-def edit(path: Path, before: str, after: str) -> None:
-    text = path.read_text()
-    assert before in text
-    path.write_text(text.replace(before, after, 1))
-
-
-def said_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """A command's exit status, and what it said: on failure in one line."""
-    capsys.readouterr()
-    status = main(list(words))
-    out, err = capsys.readouterr()
-    assert status in (0, 2), err
-    if status == 2:
-        assert err.startswith(f"neoteny {words[0]}: "), err
-        assert err.count("\n") == 1, err
-    return status, out, err
 
 
 # config.json
@@ -276,81 +246,54 @@ def test_times_that_were_changed_are_not_reported(made: Path) -> None:
     assert read_history(made).timing["seconds"] == 3_600.0
 
 
-# policy/
+# A folder of runs that a plan names
 
 
-def change_policy(run: Path, change: Callable[[dict[str, Any]], None], seal: bool) -> None:
-    """Change what is in a policy's file, with a digest that fits or without."""
-    from neoteny.training.files import decode, digest, encode
-
-    path = run / "policy" / "policy.npz"
-    saved = decode(path.read_bytes())
-    change(saved["policy"])
-    path.write_bytes(encode({**saved, **({"digest": digest(saved["policy"])} if seal else {})}))
-
-
-def raise_bound(policy: dict[str, Any]) -> None:
-    policy["problem"]["action_high"] = [9.0]
-
-
-def without_a_number(policy: dict[str, Any]) -> None:
-    policy["leaves"][0] = np.full_like(policy["leaves"][0], np.nan)
-
-
-def without_a_layer(policy: dict[str, Any]) -> None:
-    policy["leaves"].pop()
-
-
-def of_another_shape(policy: dict[str, Any]) -> None:
-    policy["leaves"][0] = policy["leaves"][0][:-1]
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The first of the runs of a plan of the paper, all of which are finished."""
+    monkeypatch.setattr("neoteny.experiments.claims.papers_plans", lambda: ["swd/fig2"])
+    plan = load_plan("swd/fig2", "laptop")
+    for run in plan.runs:
+        made = write_planned(tmp_path / "runs", run, 100.0)
+        write_config(made, read_config(made)[1])
+        write_done(made)
+    return tmp_path / "runs" / plan.runs[0].directory
 
 
 @pytest.mark.parametrize(
-    ("change", "seal", "message"),
+    ("name", "message"),
     [
-        (raise_bound, False, "policy.npz is damaged: its checksum does not match"),
-        (raise_bound, True, "is for another environment: its action_high is [9.], and not [2.]"),
-        (without_a_number, False, "policy.npz is damaged: its checksum does not match"),
-        (without_a_number, True, "is damaged: it has weights that are not finite"),
-        (without_a_layer, True, "does not fit the run's config.json"),
-        (of_another_shape, True, "does not fit the run's config.json"),
+        ("config.json", "config.json is damaged: "),
+        ("metrics.jsonl", "metrics.jsonl was changed after the run finished"),
     ],
 )
-def test_a_policy_that_was_changed(change: Any, seal: bool, message: str, run: Path, capsys: Any) -> None:
-    change_policy(run, change, seal)
-    status, _, said = said_of(capsys, "evaluate", str(run), "--episodes", "1")
-    assert status == 2
-    assert message in said
+def test_commands_that_read_a_plans_folder(name: str, message: str, planned: Path, tmp_path: Path, capsys: Any) -> None:
+    none, runs = str(tmp_path / "none"), str(tmp_path / "runs")
+    assert said_of(capsys, "claims", "--out", runs, "--archives", none)[0] == 0
+    (planned / name).write_bytes((planned / name).read_bytes()[:-40] + b"\xff")
+    commands = [
+        ("claims", "--out", runs, "--archives", none),
+        ("report", runs, "--plan", "swd/fig2", "--scale", "laptop", "--out", str(tmp_path / "report")),
+    ]
+    if name == "config.json":  # all that a sweep must know of a run that is done
+        commands.append(("sweep", "swd/fig2", "--scale", "laptop", "--out", runs, "--archives", none))
+    for words in commands:
+        status, _, said = said_of(capsys, *words)
+        assert status == 2
+        assert f"{planned}/{message}" in said
 
 
-def as_before_checksums(run: Path) -> tuple[Path, Path]:
-    """Turn the policy into the two files that it was before."""
-    from neoteny.training.files import decode
-
-    path = run / "policy" / "policy.npz"
-    policy = decode(path.read_bytes())["policy"]
-    path.unlink()
-    (path.parent / "problem.json").write_text(json.dumps(policy["problem"]) + "\n")
-    np.savez(path.parent / "params.npz", **{f"leaf_{index}": leaf for index, leaf in enumerate(policy["leaves"])})
-    return path.parent / "problem.json", path.parent / "params.npz"
-
-
-def test_a_policy_from_before_checksums_is_loaded_with_a_warning(run: Path, capsys: Any) -> None:
-    obs = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]], np.float32)
-    before = neoteny.load_policy(run)(obs)
-    returns = said_of(capsys, "evaluate", str(run), "--episodes", "1")[1]
-    facts, _ = as_before_checksums(run)
-    with pytest.warns(UserWarning, match="was written before policies had a checksum"):
-        assert (neoteny.load_policy(run)(obs) == before).all()
-    status, out, said = said_of(capsys, "evaluate", str(run), "--episodes", "1")
-    assert (status, out) == (0, returns)
-    assert said.count("\n") == 1
-    assert "was written before policies had a checksum" in said
-    edit(facts, '"action_high": [2.0]', '"action_high": [9.0]')
-    assert main(["evaluate", str(run), "--episodes", "1"]) == 2
-    assert "is for another environment: its action_high is [9.], and not [2.]" in capsys.readouterr().err
-    neoteny.resume(run, steps=320, quiet=True)
-    assert [path.name for path in (run / "policy").iterdir()] == ["policy.npz"]
+def test_a_sweep_watches_runs_whose_logs_are_damaged(made: Path) -> None:
+    last = read_metrics(made)[-1]["eval_return"]
+    for name in ("timing.jsonl", "metrics.jsonl"):
+        with (made / name).open("ab") as file:
+            file.write(b'3\n{"step": "x"}\n{"eval_return": 5, "step": null}\n{"step": 20000, "eval_return": "x"}\n\xff')
+    assert steps_done(made) == 20_000
+    assert last_evaluation(made) == last
+    (made / "metrics.jsonl").unlink()
+    (made / "metrics.jsonl").mkdir()
+    assert last_evaluation(made) is None
 
 
 # Everything, at random
@@ -410,18 +353,3 @@ def test_mutations_of_runs_without_checksums(name: str, made: Path, tmp_path: Pa
         shutil.copytree(whole, made)
         mutation(made / name, random.Random(f"old {name} {number}"))
         outcomes(made, capsys)
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_mutations_of_policies(old: bool, run: Path, tmp_path: Path, capsys: Any) -> None:
-    paths = as_before_checksums(run) if old else (run / "policy" / "policy.npz",)
-    right = said_of(capsys, "evaluate", str(run), "--episodes", "1")[1]
-    whole = Path(shutil.copytree(run / "policy", tmp_path / "whole"))
-    for path in paths:
-        for number, mutation in enumerate(damaging.TEXT if path.suffix == ".json" else damaging.ANY):
-            shutil.rmtree(run / "policy")
-            shutil.copytree(whole, run / "policy")
-            mutation(path, random.Random(f"{path.name} {number}"))
-            capsys.readouterr()
-            status, out = main(["evaluate", str(run), "--episodes", "1"]), capsys.readouterr().out
-            assert status == 2 or (status == 0 and (out == right or old)), mutation.__name__
