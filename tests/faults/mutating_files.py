@@ -203,7 +203,7 @@ def _seal_manifest(path: Path) -> None:
 
 
 def _seal_config(path: Path) -> None:
-    with contextlib.suppress(OSError, ValueError, KeyError, AttributeError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         facts = json.loads(path.read_bytes())
         del facts["sha256"]
         path.write_text(json.dumps({**facts, "sha256": sha256(json.dumps(facts, sort_keys=True).encode())}))

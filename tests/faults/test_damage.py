@@ -163,6 +163,7 @@ def test_a_changed_configuration_is_refused(run: Path) -> None:
 def test_another_version_is_refused_or_logged(run: Path) -> None:
     _, facts = read_config(run)
     facts["versions"]["optax"] = "0.0.1"
+    (run / "DONE").unlink()
     write_config(run, facts)
     with pytest.raises(UsageError, match=r"other versions \(optax 0.0.1, now .*--allow-version-change"):
         neoteny.resume(run, steps=900, quiet=True)

@@ -132,6 +132,7 @@ def test_values_that_cannot_be(key: str, value: Any, message: str, run: Path) ->
 def test_what_resume_needs_to_know(name: str, run: Path) -> None:
     _, facts = read_config(run)
     del facts["environment"][name]
+    (run / "DONE").unlink()
     write_config(run, facts)
     with pytest.raises(UsageError, match=f"config.json is damaged: it has no environment.{name}"):
         neoteny.resume(run, steps=400, quiet=True)

@@ -12,7 +12,7 @@ from neoteny.training.checkpoint import digests
 from neoteny.training.files import checksum
 from neoteny.training.identity import own_parts
 from neoteny.training.manifest import manifests
-from neoteny.training.records import METRICS, is_finished, read_bytes, read_config, runs_in
+from neoteny.training.records import METRICS, end_again, is_finished, read_bytes, read_config, runs_in
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
 evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git; report,
@@ -27,7 +27,9 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     written, same, unfinished = archive(options.runs, options.out)
     for path in written:
-        print(f"archived  {path} ({path.stat().st_size / 1_000:.0f} KB)")
+        untimed = read_archive(path).timing["seconds"] is None
+        without = ", without its timing: timing.jsonl is missing, damaged, or was changed after the run finished"
+        print(f"archived  {path} ({path.stat().st_size / 1_000:.0f} KB){without * untimed}")
     for run in unfinished:
         print(f"left out  {run}: it is not finished")
     print(f"{len(written)} archived in {options.out}, {len(same)} there already, {len(unfinished)} not finished.")
@@ -59,8 +61,13 @@ def archive(places: Sequence[Path], out: Path) -> tuple[list[Path], list[Path], 
 
 
 def digests_of(directory: Path) -> dict[str, str]:
-    """Return digests of a run's metrics and of each part of its last checkpoint."""
-    saved = digests(directory)[1] if manifests(directory) else {}
+    """Return digests of a finished run's metrics and of each part of its last checkpoint, which must be of its end."""
+    saved: dict[str, str] = {}
+    if manifests(directory):
+        found, saved, complaints = digests(directory)
+        if complaints or found.step < read_config(directory)[0].total_timesteps:
+            why = complaints[0] if complaints else f"its last checkpoint is of step {found.step:,}"
+            raise UsageError(f"{directory} cannot be archived: {why}; {end_again(directory)}")
     return {"metrics": checksum(read_bytes(directory / METRICS))[:16], **saved}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -122,6 +123,11 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
     if training := sum(not record.evaluated for record in records):
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
+        )
+    if untimed := sum(bool(record.made_by) and math.isnan(record.seconds) for record in records):
+        notes.append(
+            f"The timing of {counted(untimed, 'run')} is left out: timing.jsonl is missing, damaged, or was changed "
+            "after the run finished."
         )
     if relative := [task for task, bound in bounds.items() if not bound.fixed]:
         notes.append(

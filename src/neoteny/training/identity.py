@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ ALWAYS = ("env", "seed", "total_timesteps")
 """Settings that are part of every id, whatever their value."""
 WITHOUT_EFFECT = ("log_every", "checkpoint_every", "keep_checkpoints", "wandb", "device")
 """Settings that change what is written or where, and not the result."""
+MAY_CHANGE = ("total_timesteps", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
+"""Settings that a resumed run may have other than before."""
 
 
 def run_id(config: TrainConfig, own_parts: dict[str, str] | None = None) -> str:
@@ -50,6 +52,23 @@ def canonical(config: TrainConfig) -> dict[str, Any]:
     settings |= _differing(config.replay, plain.replay, set(), _replay_defaults(config))
     settings |= _differing(config.plasticity, plain.plasticity, set(), _intervention_defaults(config))
     return {name: _one_form(value) for name, value in settings.items()}
+
+
+def changed_settings(was: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Each setting of `was`, a configuration as JSON, that is another one `now`: its name, then and now.
+
+    Without those that a resumed run may change. A setting that is in `now` alone came with a later version.
+    """
+    before, after = _flat(was), _flat(now)
+    for name, value in before.items():
+        if name not in MAY_CHANGE and after.get(name) != value:
+            yield name, value, after.get(name)
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    parts = {name: value for name, value in config.items() if isinstance(value, dict)}
+    inner = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    return {**{name: value for name, value in config.items() if name not in parts}, **inner}
 
 
 def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:

@@ -97,7 +97,7 @@ def _conclude(session: Session, setup: Setup, run: Run, progress: Progress) -> N
         _log(session, setup, run, progress)
         progress.tick(session.step, log=True)
     run.log_timing(session.step, compilations=setup.compilations())
-    save_policy(run.directory, setup.agent, session.state, setup.problem)
+    save_policy(run.directory, setup.config, setup.agent, session.state, setup.problem)
     run.finish()
     progress.done()
     if session.dropped:
@@ -253,7 +253,7 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(session.step, returns)
     try:
-        save_policy(run.directory, agent, session.state, setup.problem)
+        save_policy(run.directory, config, agent, session.state, setup.problem)
     except OSError as error:
         progress.say(f"The policy could not be saved at step {session.step:,} ({error.strerror}); the run goes on.")
 

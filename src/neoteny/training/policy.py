@@ -23,7 +23,7 @@ from neoteny.interventions.registry import inject_all, injected
 from neoteny.training import policy_file
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig, check_seed
-from neoteny.training.identity import check_same_network
+from neoteny.training.identity import changed_settings, check_same_network
 from neoteny.training.policy_file import SavedPolicy
 from neoteny.training.records import read_config
 
@@ -74,10 +74,10 @@ def _one_number(space: spaces.Space) -> str:
     return f"Discrete({2 ** np.prod(space.shape)})" if isinstance(space, spaces.MultiBinary) else "Discrete"
 
 
-def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
+def save_policy(directory: Path, config: TrainConfig, agent: Agent, state: Any, problem: Problem) -> None:
     """Write the policy of `state` into the run's directory."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(agent.policy_params(state))]
-    policy_file.write_policy(directory, SavedPolicy(problem, injected(state, agent.networks), leaves))
+    policy_file.write_policy(directory, SavedPolicy(problem, injected(state, agent.networks), leaves, config.to_json()))
 
 
 def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
@@ -97,7 +97,11 @@ def load_with_problem(directory: Path, network: Any = None, seed: int = 0) -> tu
     """The policy of a run, and what it was trained for."""
     config, facts = read_config(directory)
     check_same_network(directory, facts["environment"].get("network"), network)
-    problem, was_injected, leaves = policy_file.read_policy(directory)
+    problem, was_injected, leaves, made_with = policy_file.read_policy(directory)
+    for name, was, now in changed_settings(made_with, facts["config"]):
+        raise UsageError(
+            f"{directory / 'policy'} is the policy of another run: there {name} is {was}, and in this run it is {now}"
+        )
     agent = make_agent(config.agent, problem, network)
 
     def params_of(key: jax.Array) -> Any:

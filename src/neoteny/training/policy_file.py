@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from neoteny.agents.agent import Problem
 from neoteny.errors import UsageError
-from neoteny.training.files import decode, digest, encode, write
+from neoteny.training.files import decode, digest, encode, inside, write
 from neoteny.training.records import parse, read_bytes
 from neoteny.training.types import fitted
 
@@ -41,16 +41,18 @@ class SavedPolicy(NamedTuple):
     injected: bool
     """Whether plasticity was injected into its networks."""
     leaves: list[NDArray[Any]]
+    config: dict[str, Any]
+    """Of the run that made it; empty in a policy from before there was a digest."""
 
 
 def write_policy(directory: Path, policy: SavedPolicy) -> None:
     """Write a policy into its run's directory."""
-    folder = directory / "policy"
+    folder = inside(directory, "policy", folder=True)
     folder.mkdir(exist_ok=True)
     facts = asdict(policy.problem) | {"injected": policy.injected}
     for name in ("action_low", "action_high"):
         facts[name] = None if facts[name] is None else facts[name].tolist()
-    content = {"problem": facts, "leaves": policy.leaves}
+    content = {"problem": facts, "leaves": policy.leaves, "config": policy.config}
     write(folder / _FILE, encode({"policy": content, "digest": digest(content)}))
     for name in _OLD:
         (folder / name).unlink(missing_ok=True)
@@ -78,21 +80,22 @@ def read_policy(run: Path) -> SavedPolicy:
         raise UsageError(f"{run} has no policy yet: it is written at the run's first evaluation")
     if not (folder / _FILE).exists():
         return _read_old(folder)
-    path = folder / _FILE
+    path = inside(run, "policy", _FILE)
     data = read_bytes(path)
     try:
         saved = decode(data)
         content = saved["policy"]
         whole = saved["digest"] == digest(content)
+        fits = isinstance(content["config"], dict) and isinstance(content["leaves"], list) and "problem" in content
     except Exception as error:  # NumPy and zipfile raise whatever they come upon
         raise UsageError(f"{path} is damaged: it is not a policy") from error
-    if not whole:
+    if not (whole and fits):
         raise UsageError(f"{path} is damaged: its checksum does not match")
-    return _checked(path, content["problem"], content["leaves"])
+    return _checked(path, content["problem"], content["leaves"], content["config"])
 
 
 def _read_old(folder: Path) -> SavedPolicy:
-    facts_path, path = (folder / name for name in _OLD)
+    facts_path, path = (inside(folder.parent, "policy", name) for name in _OLD)
     try:
         facts = parse(read_bytes(facts_path))
     except ValueError as error:
@@ -103,10 +106,10 @@ def _read_old(folder: Path) -> SavedPolicy:
             leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
     except Exception as error:
         raise UsageError(f"{path} is damaged: it is not a file of arrays") from error
-    return _checked(facts_path, facts, leaves)
+    return _checked(facts_path, facts, leaves, {})
 
 
-def _checked(path: Path, facts: Any, leaves: Any) -> SavedPolicy:
+def _checked(path: Path, facts: Any, leaves: Any, config: dict[str, Any]) -> SavedPolicy:
     """A policy of these parts; `path`: the file that says what it is for."""
     try:
         given = {"injected": False, **facts}
@@ -121,7 +124,7 @@ def _checked(path: Path, facts: Any, leaves: Any) -> SavedPolicy:
     except TypeError as error:
         raise UsageError(f"{path} is damaged: it {error}") from error
     injected = found.pop("injected")
-    return SavedPolicy(Problem(**found, action_low=low, action_high=high), injected, leaves)
+    return SavedPolicy(Problem(**found, action_low=low, action_high=high), injected, leaves, config)
 
 
 def _fit(name: str, value: Any) -> Any:

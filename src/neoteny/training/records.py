@@ -1,9 +1,9 @@
 """A run's records read back, each checked: config.json, metrics.jsonl, timing.jsonl and DONE.
 
 Damage is one sentence that names the file, and the line where there is one. Three checksums make sure of it:
-config.json ends with one of its own, DONE has those of metrics.jsonl and timing.jsonl, and a checkpoint has one of
-metrics.jsonl as far as it was written. Runs from before there were checksums are read without; their values are checked
-all the same.
+config.json ends with one of its own, DONE has those of config.json, metrics.jsonl and timing.jsonl, and a checkpoint
+has one of metrics.jsonl as far as it was written. Runs from before there were checksums are read without; their values
+are checked all the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.training.config import TrainConfig
-from neoteny.training.files import Damaged, checksum, write
+from neoteny.training.files import Damaged, checksum, inside, write
 from neoteny.training.types import fitted
 
 CONFIG, METRICS, TIMING, DONE = "config.json", "metrics.jsonl", "timing.jsonl", "DONE"
@@ -71,16 +71,21 @@ def read_config(directory: Path) -> tuple[TrainConfig, dict[str, Any]]:
     if not is_run(directory):
         if not directory.exists():
             raise UsageError(f"there is no {directory}: name the directory of a run")
-        inside = next((path.parent for path in sorted(directory.rglob(CONFIG))), None)
-        hint = f"; a run inside it is {inside}" if inside else ""
+        nearest = next((path.parent for path in sorted(directory.rglob(CONFIG))), None)
+        hint = f"; a run inside it is {nearest}" if nearest else ""
         raise UsageError(f"{directory} is not a run: it has no {CONFIG}{hint}")
     try:
-        facts = parse(read_bytes(path))
+        facts = parse(_read(directory, CONFIG))
         seal = facts.pop(_SEAL, None)
         if seal is not None and seal != _sealed(facts):
             raise UsageError(
                 f"{path} was changed after it was written, since its checksum does not match: put back what it said, "
                 "or train anew"
+            )
+        if seal is not None and _checksums(directory).get(CONFIG, seal) != seal:
+            raise UsageError(
+                f"{path} is not the one that the run finished with, since its checksum is not that in {DONE}: put the "
+                f"original back; or, if it is the right one, remove {DONE}"
             )
         _check_kinds(facts, _FACTS, "")
         _check_kinds(facts.setdefault("environment", {}), _ENVIRONMENT, "environment.")
@@ -128,22 +133,24 @@ def _check_kinds(facts: dict[str, Any], kinds: Mapping[str, Any], where: str) ->
 
 
 def write_done(directory: Path) -> None:
-    """Mark a run as done, with the checksums of its logs."""
-    sums = {name: checksum(read_bytes(directory / name)) for name in (METRICS, TIMING)}
+    """Mark a run as done, with the checksums of its configuration and its logs."""
+    sums = {name: checksum(_read(directory, name)) for name in (METRICS, TIMING)}
+    sums[CONFIG] = parse(_read(directory, CONFIG)).get(_SEAL, "")
     write(directory / DONE, (json.dumps(sums) + "\n").encode())
 
 
 def _checksums(directory: Path) -> dict[str, Any]:
     """What DONE says: none of a run that is not done, nor of one from before there were checksums."""
     path = directory / DONE
-    data = read_bytes(path) if is_finished(directory) else b""
+    data = _read(directory, DONE) if is_finished(directory) else b""
     try:
         return parse(data) if data else {}
     except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}; {_end_again(directory)}") from error
+        raise UsageError(f"{path} is damaged: {error}; {end_again(directory)}") from error
 
 
-def _end_again(directory: Path) -> str:
+def end_again(directory: Path) -> str:
+    """How to have the end of a finished run made again."""
     return f"remove {DONE}, and neoteny resume {directory} writes the end of the run again from its last checkpoint"
 
 
@@ -151,11 +158,11 @@ def read_metrics(directory: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl. One that a crash cut short, which is then the last, is left out."""
     path = directory / METRICS
     expected = _checksums(directory).get(METRICS)
-    data = read_bytes(path) if path.exists() or is_finished(directory) else b""
+    data = _read(directory, METRICS) if path.exists() or is_finished(directory) else b""
     if expected is not None and checksum(data) != expected:
         raise UsageError(
             f"{path} was changed after the run finished, since its checksum is not that in {DONE}: put the original "
-            f"back; or {_end_again(directory)}"
+            f"back; or {end_again(directory)}"
         )
     return _parse_metrics(path, data)
 
@@ -177,7 +184,7 @@ def check_log(directory: Path, length: int, expected: str | None) -> None:
     expected: their SHA-256; None in a checkpoint from before there were such, whose lines are then looked at.
     """
     path = directory / METRICS
-    data = read_bytes(path)[:length] if path.exists() else b""
+    data = _read(directory, METRICS)[:length] if path.exists() else b""
     if expected is not None:
         if checksum(data) != expected:
             raise Damaged(f"{METRICS} was changed after it was written: its checksum does not match")
@@ -194,14 +201,14 @@ def read_timing(directory: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     expected = _checksums(directory).get(TIMING)
-    if expected is not None and checksum(read_bytes(path)) != expected:
+    if expected is not None and checksum(_read(directory, TIMING)) != expected:
         return []
     return [line for line in read_lines(path) if _is_timing(line)]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a log that are whole; the others are left out. None if there is no such file."""
-    return list(whole_lines(read_bytes(path).split(b"\n"))) if path.exists() else []
+    return list(whole_lines(_read(path.parent, path.name).split(b"\n"))) if path.exists() else []
 
 
 def whole_lines(lines: list[bytes]) -> Iterator[dict[str, Any]]:
@@ -209,6 +216,11 @@ def whole_lines(lines: list[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         if _is_whole(line):
             yield _line(line)
+
+
+def _read(directory: Path, name: str) -> bytes:
+    """The bytes of a file of a run; a link in its place is not followed."""
+    return read_bytes(inside(directory, name))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from neoteny.training.compiled import start_on
 from neoteny.training.config import TrainConfig, limit_threads, threads_in_force
 from neoteny.training.files import inside
 from neoteny.training.guards import cut
-from neoteny.training.identity import check_same_network
+from neoteny.training.identity import changed_settings, check_same_network
 from neoteny.training.lock import lock
 from neoteny.training.loop import go_on
 from neoteny.training.manifest import Checkpoint, manifests
@@ -172,17 +172,8 @@ def _changed_versions(directory: Path, facts: dict[str, Any]) -> list[str]:
 
 def _check_same_config(directory: Path, found: Checkpoint, recorded: dict[str, Any]) -> None:
     """Refuse a config.json that was edited since the checkpoint."""
-    free = ("total_timesteps", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
-    was, now = _flat(found.config), _flat(recorded)
-    for name in was:
-        if name not in free and now.get(name) != was[name]:
-            raise UsageError(
-                f"{directory}/config.json was changed since the checkpoint: {name} is {now.get(name)} and was "
-                f"{was[name]}; change it back, or train anew"
-            )
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    parts = {name: value for name, value in config.items() if isinstance(value, dict)}
-    inner = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
-    return {**{name: value for name, value in config.items() if name not in parts}, **inner}
+    for name, was, now in changed_settings(found.config, recorded):
+        raise UsageError(
+            f"{directory}/config.json was changed since the checkpoint: {name} is {now} and was {was}; change it back, "
+            "or train anew"
+        )
