@@ -87,6 +87,30 @@ def test_and_on_the_device(scale: float) -> None:
     assert p_value(np.bincount(np.asarray(drawn), minlength=40), law / law.sum()) > STRICT
 
 
+@pytest.mark.parametrize("make", [n.LinearDecay, n.LinearGrowth, n.ExponentialDecay, n.PolynomialDecay])
+def test_a_length_that_float32_cannot_hold_is_refused(make: Any) -> None:
+    for length in (5e-324, 1e-31, 1e31, 1e308):
+        with pytest.raises(ValueError, match="decay_steps must be from 1e-30 to 1e30, got"):
+            make(length)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("w", [0.0, 0.1])
+@pytest.mark.parametrize("length", [1e-30, 1e30])
+@pytest.mark.parametrize("make", [n.LinearDecay, n.LinearGrowth])
+def test_the_ends_of_what_a_length_may_be(make: Any, length: float, w: float, num_envs: int) -> None:
+    if make is n.LinearDecay and w == 0 and length < 1:
+        return  # refused: nothing has any weight
+    schedule = make(length, w)
+    law = n.ReferenceSampler(schedule).probabilities(40, num_envs)
+    on_host = n.AgeWeightedSampler(schedule).positions(np.random.default_rng(0), 50_000, 40, num_envs)
+    on_device = device.law_of(schedule, 40, num_envs)(jax.random.key(0), 50_000, 40, num_envs)
+    for drawn in (on_host, np.asarray(on_device)):
+        assert p_value(np.bincount(drawn, minlength=40), law) > STRICT
+    if num_envs == 1:
+        assert schedule.effective_sample_size(40) == pytest.approx(1 / (law**2).sum())
+
+
 @pytest.mark.parametrize("schedule", [None, n.Uniform(), n.LinearDecay(30, 0.1)], ids=str)
 def test_errors_are_refused_where_their_sum_could_overflow_and_nothing_changes(schedule: Any) -> None:
     made = buffer_of(schedule)

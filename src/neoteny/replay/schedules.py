@@ -246,6 +246,8 @@ def _require(schedule: object, name: str, allowed: Callable[[float], bool], allo
 
 def _require_positive(schedule: object, name: str) -> None:
     _require(schedule, name, lambda value: 0 < value < math.inf, "a finite number > 0")
+    # Beyond, closed forms divide infinities, and on the device, in float32, zeros.
+    _require(schedule, name, lambda value: 1e-30 <= value <= 1e30, "from 1e-30 to 1e30")
 
 
 def _require_unit(schedule: object, name: str) -> None:

@@ -190,7 +190,7 @@ class TrainConfig:
     total_timesteps: int = cast(int, None)
     """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
     seed: int = 1
-    """Of everything."""
+    """Of everything; from 0 to 4,294,967,295."""
     num_envs: int = 1
     """Environments that step together."""
     action_repeat: int | None = None
