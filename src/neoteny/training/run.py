@@ -70,12 +70,14 @@ class Run:
         from tensorboardX import SummaryWriter
         from tensorboardX.proto.summary_pb2 import Summary
 
+        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is written
+            inside(directory, name, folder=True)
         self.directory = directory
         self.first_step = (purge_step or 1) - 1
         self.lives = 1 + sum("life" in line for line in read_lines(directory / "timing.jsonl"))
         self._wandb = _start_wandb(directory, config) if config.wandb else None
         self._summary: Any = Summary
-        self._board = SummaryWriter(str(inside(directory, "tensorboard", folder=True)), purge_step=purge_step)
+        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=purge_step)
         self._metrics = inside(directory, "metrics.jsonl").open("a")
         self._timing = inside(directory, "timing.jsonl").open("a")
         self._start = time.perf_counter()
