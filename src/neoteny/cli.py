@@ -121,6 +121,11 @@ def resume(argv: list[str]) -> int:
         action="store_true",
         help="go on with other versions of the libraries than it began with",
     )
+    parser.add_argument(
+        "--new-episodes",
+        action="store_true",
+        help="begin new episodes, and do not read the saved states of the environments: for an Atari run of a stranger",
+    )
     options = parser.parse_args(argv)
     try:
         from neoteny.training.start import resume as go_on
@@ -131,6 +136,7 @@ def resume(argv: list[str]) -> int:
         steps=options.steps,
         on_nan=options.on_nan,
         allow_version_change=options.allow_version_change,
+        new_episodes=options.new_episodes,
     )
     _print_done(directory)
     return 0

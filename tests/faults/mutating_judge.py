@@ -136,7 +136,7 @@ def _untimed(result: Any) -> Any:
     """A report without its note and table about timing, or archives without what they say of it and the seals."""
     if isinstance(result, list):
         said, tables = result
-        rest = {name: text for name, text in tables.items() if "runtime" not in name}
+        rest = {name: text for name, text in tables.items() if "cost" not in name}
         return [line for line in said.split("\n") if "timing" not in line], rest
     archives = {name: [json.loads(line) for line in text.splitlines()] for name, text in result.items()}
     own = ("timing", "checksum", "of")

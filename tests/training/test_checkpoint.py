@@ -11,6 +11,7 @@ import pytest
 import neoteny as n
 from neoteny.training import checkpoint, files
 from neoteny.training.checkpoint import Checkpoints
+from neoteny.training.manifest import Checkpoint
 
 
 class Frames:
@@ -91,7 +92,7 @@ def test_whenever_it_is_saved_it_comes_back(
 
 
 def restored(directory: Path, buffer: n.ReplayBuffer) -> n.ReplayBuffer:
-    def use(found: checkpoint.Checkpoint, state: dict[str, Any]) -> None:
+    def use(found: Checkpoint, state: dict[str, Any]) -> None:
         checkpoint.put_back(directory, found, state["replay"], buffer)
 
     checkpoint.load(directory, use)

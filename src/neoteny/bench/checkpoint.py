@@ -16,6 +16,7 @@ from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import transition_fields
 from neoteny.training import checkpoint
 from neoteny.training.checkpoint import Checkpoints
+from neoteny.training.manifest import Checkpoint
 
 STATE_BYTES = 4 << 20
 """About what TD3's networks and optimisers are."""
@@ -52,7 +53,7 @@ def _measure(replay: str, held: int, new: int, obs: int) -> None:
         size = sum(path.stat().st_size for path in directory.rglob("*.npz"))
         other = ReplayBuffer(held, fields, sampler, seed=1)
 
-        def use(found: checkpoint.Checkpoint, saved: dict[str, Any]) -> None:
+        def use(found: Checkpoint, saved: dict[str, Any]) -> None:
             checkpoint.put_back(directory, found, saved["replay"], other)
 
         load = _seconds(lambda: checkpoint.load(directory, use))

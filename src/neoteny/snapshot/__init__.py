@@ -134,11 +134,12 @@ def _agree(current: Any, new: Any) -> bool:
     """Whether `new` can have been what `current` became: into some arrays an emulator writes, whatever their size."""
     if current is None or new is None:
         return True
+    current, new = _without_axes(current), _without_axes(new)
     if isinstance(current, np.ndarray) and isinstance(new, np.ndarray):
         alike = current.dtype == new.dtype or current.dtype.kind == new.dtype.kind == "f"
         return alike and current.shape == new.shape
-    if isinstance(current, np.ndarray):  # MountainCar makes a tuple of its vector, NormalizeReward a number of an array
-        return current.ndim < 2 and np.size(new) == current.size and isinstance(new, (list, tuple, *_NUMBERS))
+    if isinstance(current, np.ndarray):  # MountainCar makes a tuple of its vector
+        return current.ndim == 1 and isinstance(new, (list, tuple)) and len(new) == len(current)
     if isinstance(current, deque):
         return (
             type(new) is deque
@@ -151,6 +152,10 @@ def _agree(current: Any, new: Any) -> bool:
         if isinstance(current, kinds):
             return isinstance(new, kinds)
     return True
+
+
+def _without_axes(value: Any) -> Any:
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def _encode_attribute(value: Any, where: str) -> Any:
@@ -247,7 +252,7 @@ def _save_ale(ale: Any, where: str) -> np.ndarray:
 
 
 def _restore_ale(ale: Any, state: np.ndarray) -> None:
-    """Give the emulator a state. It checks little of it: docs/resuming.md says so."""
+    """Give the emulator a state. It checks little of it, which SECURITY.md says."""
     from ale_py import ALEState
 
     try:

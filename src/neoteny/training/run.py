@@ -78,6 +78,8 @@ class Run:
         return run
 
     def _open(self, directory: Path, config: TrainConfig, step: int, say: Say) -> None:
+        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is written
+            inside(directory, name, folder=True)
         self.directory = directory
         self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
@@ -85,7 +87,7 @@ class Run:
         self._metrics = Lines(inside(directory, METRICS))
         self._timing = Lines(inside(directory, TIMING))
         self._trackers: list[TensorBoard | WeightsAndBiases] = [
-            TensorBoard(inside(directory, "tensorboard", folder=True), self.lives, step + 1, say)
+            TensorBoard(directory / "tensorboard", self.lives, step + 1, say)
         ]
         if config.wandb:
             self._trackers.append(WeightsAndBiases(directory, config, say))

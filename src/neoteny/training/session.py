@@ -96,10 +96,11 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
     }, reason
 
 
-def restore(session: Session, agent: Agent, state: Any, step: int) -> bool:
+def restore(session: Session, agent: Agent, state: Any, step: int, environments: bool = True) -> bool:
     """Become the session that `state` was taken from at `step`, but for its replay; whether its environments did, too.
 
-    A stranger may have made `state`: whatever is not of the form that `state_of` gives is Damaged.
+    A stranger may have made `state`: whatever is not of the form that `state_of` gives is Damaged. environments:
+    whether to restore their states, if they were saved.
     """
     try:
         _check(state, session, agent, step)
@@ -111,7 +112,7 @@ def restore(session: Session, agent: Agent, state: Any, step: int) -> bool:
     session.probe, session.earlier, session.new_fit = state["probe"], state["earlier"], state["new_fit"]
     for name, value in state["counters"].items():
         setattr(session, name, value)
-    if state["envs"] is None:
+    if state["envs"] is None or not environments:
         return False
     session.obs = np.array(state["obs"])
     for env, saved in zip(session.envs.envs, state["envs"], strict=True):
@@ -124,7 +125,7 @@ def restore(session: Session, agent: Agent, state: Any, step: int) -> bool:
 
 def _check(state: Any, session: Session, agent: Agent, step: int) -> None:
     """Raise one of UNFIT if what is not checked where it is used is not what it should be."""
-    counters, obs, envs = state["counters"], state["obs"], state["envs"]
+    counters, obs, envs, _ = (state[name] for name in ("counters", "obs", "envs", "replay"))
     if not counters.keys() <= set(COUNTERS) or not all(type(n) is int and 0 <= n <= MOST for n in counters.values()):
         raise ValueError(f"its counters are {counters!r:.200}")
     if counters["step"] != step or counters["ticks"] * session.buffer.num_envs != step:
@@ -137,7 +138,9 @@ def _check(state: Any, session: Session, agent: Agent, step: int) -> None:
     if not all(value.ndim == 0 and _METRIC.fullmatch(name) for name, value in metrics.items()):
         raise ValueError("its metrics are not one number each")
     count = probe["rows"].shape[1] if probe else 0
-    shapes = {"rows": (np.dtype(np.float32), (1, count, session.buffer.layout.width))}
+    shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        "rows": (np.dtype(np.float32), (1, count, session.buffer.layout.width))
+    }
     if session.obs.dtype == np.uint8:
         shapes |= {name: (np.dtype(np.uint8), (1, count, *session.obs.shape[1:])) for name in ("obs", "next_obs")}
     if probe and not (probe.keys() == shapes.keys() and all(_is_array(probe[name], *shapes[name]) for name in shapes)):

@@ -87,13 +87,15 @@ def resume(
     make_env: envs.MakeEnv | None = None,
     network: Any = None,
     allow_version_change: bool = False,
+    new_episodes: bool = False,
     on_nan: Literal["halt", "skip"] | None = None,
     quiet: bool = False,
 ) -> Path:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped; its directory.
 
     steps: a new number of steps in all, larger than before. make_env, network: as given to ``train``.
-    allow_version_change: go on with other versions of the libraries than it began with. on_nan: instead of its own.
+    allow_version_change: go on with other versions of the libraries than it began with. new_episodes: begin new
+    episodes, and do not read the saved states of the environments. on_nan: instead of its own.
     """
     directory = Path(run)
     read_config(directory)  # whether it is a run at all
@@ -121,7 +123,7 @@ def resume(
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
             check_log(directory, found.log_position, state.get("log"))
-            restored[:] = [restore(session, setup.agent, state, found.step)]
+            restored[:] = [restore(session, setup.agent, state, found.step, not new_episodes)]
             checkpoint.put_back(directory, found, state["replay"], session.buffer)
 
         found = None
@@ -141,7 +143,8 @@ def resume(
         if restarted:
             cut(session, checkpoints)
             reopened.log(session.step, episodes_restarted=config.num_envs)
-            progress.say("The environment could not be saved, so its episode begins again.")
+            why = "You asked for new episodes" if new_episodes else "The environment could not be saved"
+            progress.say(f"{why}, so the episode begins again.")
         return _finish(session, setup, reopened, progress, checkpoints)
 
 
