@@ -23,7 +23,8 @@ from neoteny.experiments.plan import load_plan
 from neoteny.experiments.sweep import LOWEST, _start, in_use, log_of
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
-from neoteny.training.run import lock, read_lines
+from neoteny.training.records import read_lines
+from neoteny.training.run import lock
 from patience import HANG, wait_until
 
 PLAN = """

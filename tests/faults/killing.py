@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.training.inspect import facts_of
-from neoteny.training.run import read_lines
+from neoteny.training.records import read_lines
 from patience import HANG
 
 AGENTS = {

@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import mutating
 import pytest
-from damaged_runs import edit, said_of, train_small
 
+import mutating
 import neoteny
+from damaged_runs import edit, said_of, train_small
 from killing import same
 from made_up import write_planned, write_run
 from neoteny.errors import UsageError

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mutating
 import numpy as np
 import pytest
-from damaged_runs import edit, said_of, train_small
 
+import mutating
 import neoteny
+from damaged_runs import edit, said_of, train_small
 from neoteny.cli import main
 from neoteny.training.files import decode, digest, encode
 

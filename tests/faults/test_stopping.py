@@ -24,7 +24,7 @@ from neoteny.cli import main
 from neoteny.errors import RunStopped
 from neoteny.training import files, setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.training.records import read_lines, read_metrics
 from patience import HANG
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)

@@ -26,7 +26,7 @@ from neoteny.plasticity.neurons import dormant_ratio
 from neoteny.plasticity.trainability import STEPS, advance, begin, random_target
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import facts_of
-from neoteny.training.run import read_metrics
+from neoteny.training.records import read_metrics
 
 CONFIGS = {
     "td3": TD3Config((12, 10)),

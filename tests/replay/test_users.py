@@ -22,7 +22,7 @@ from neoteny.errors import UsageError
 from neoteny.experiments.plan import config_of
 from neoteny.replay.registry import make_sampler
 from neoteny.training.config import ReplayConfig, TrainConfig
-from neoteny.training.run import read_config
+from neoteny.training.records import read_config
 
 MODULE = """
 from dataclasses import dataclass

@@ -22,7 +22,8 @@ from neoteny.experiments.plan import make_plan
 from neoteny.training import start
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.identity import WITHOUT_EFFECT, canonical, describe_own
-from neoteny.training.run import Run, read_config, source
+from neoteny.training.records import read_config
+from neoteny.training.run import Run, source
 
 SWD = ReplayConfig("swd", decay_steps=100_000, min_weight=0.1)
 

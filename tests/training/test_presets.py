@@ -15,7 +15,7 @@ from neoteny.training import start
 from neoteny.training.cautions import cautions
 from neoteny.training.config import ReplayConfig, TrainConfig
 from neoteny.training.presets import complete, start_from
-from neoteny.training.run import read_metrics
+from neoteny.training.records import read_metrics
 
 
 def test_the_papers_lengths() -> None:

@@ -13,7 +13,7 @@ from neoteny.agents.configs import TD3Config
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.evaluate import described
 from neoteny.training.progress import Progress
-from neoteny.training.run import read_metrics
+from neoteny.training.records import read_metrics
 
 
 def tiny(steps: int) -> TrainConfig:

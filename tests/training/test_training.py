@@ -23,8 +23,9 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.training import setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
+from neoteny.training.records import read_config, read_metrics
 from neoteny.training.replaying import evaluate_run
-from neoteny.training.run import Run, read_config, read_metrics
+from neoteny.training.run import Run
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
