@@ -255,14 +255,14 @@ def test_a_run_that_was_made_longer_is_another_run(tmp_path: Path) -> None:
     short, long = (make_plan("p", {**plan, "steps": steps}) for steps in (100, 200))
     (run,) = short.runs
     directory = neoteny.train(run.config, out=tmp_path / "runs" / run.directory, quiet=True)
-    assert is_done(directory, run.config.total_timesteps)
+    assert is_done(directory, run.config)
     assert list(named_runs(short, [tmp_path / "runs"])) == [directory.resolve()]
     neoteny.resume(directory, steps=200, quiet=True)
-    assert not is_done(directory, run.config.total_timesteps)
+    assert not is_done(directory, run.config)
     assert named_runs(short, [tmp_path / "runs"]) == {}
     archive([tmp_path / "runs"], tmp_path / "results")
     assert [named_runs(one, [tmp_path / "results"]) for one in (short, long)] == [{}, {}]
-    with pytest.raises(UsageError, match="contains a run of 200 steps and 100 are planned"):
+    with pytest.raises(UsageError, match=r"is not the plan's run [(]steps 200 instead of 100[)]: move it away"):
         carry_out(run.config, directory)
 
 

@@ -99,7 +99,7 @@ def check_number(name: str, value: Any, keys: Keys, source: Source) -> None:
 
 def check_count(parts: Mapping[str, Sized], grid: Mapping[str, Sized], source: Source) -> None:
     """Refuse more runs than anyone makes, before they are written out."""
-    counts = {(key,): len(values) for key, values in parts.items()}
+    counts: dict[tuple[str, ...], int] = {(key,): len(values) for key, values in parts.items()}
     counts |= {("grid", key): len(values) for key, values in grid.items()}
     if (count := math.prod(counts.values())) > MOST_RUNS:
         said = f"{count:,}" if count < 10**15 else "more than 10^15"
