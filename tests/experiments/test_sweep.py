@@ -20,7 +20,7 @@ from neoteny.experiments.archiving import archive
 from neoteny.experiments.command import joined
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
-from neoteny.experiments.sweep import LOWEST, _start, in_use, log_of
+from neoteny.experiments.sweep import LOWEST, _Live, _saved_if_it_fails, _start, in_use, log_of
 from neoteny.experiments.watch import steps_done
 from neoteny.training.inspect import facts_of
 from neoteny.training.lock import lock
@@ -384,3 +384,12 @@ assert len(again.before) == 12 and not again.done
         for run in load_plan(plan).runs
     ]
     assert max(lives) > 1  # the killed node's run went on elsewhere
+
+
+def test_an_error_of_the_sweep_itself_asks_its_runs_to_save_first(tmp_path: Path) -> None:
+    run = load_plan(write_plan(tmp_path)).runs[0]
+    process = subprocess.Popen(["sleep", str(HANG)], text=True)
+    live = [_Live(run, 0, process, (tmp_path / "log.txt").open("w"))]
+    with pytest.raises(OSError, match="No space left"), _saved_if_it_fails(live):
+        raise OSError(28, "No space left on device")
+    assert process.returncode == -signal.SIGTERM
