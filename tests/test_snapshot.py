@@ -423,6 +423,21 @@ def test_what_is_unknown_in_a_known_environment_is_named() -> None:
         snapshot.save(env)
 
 
+DELAYED = """<mujoco><worldbody><body><joint name="hinge"/><geom size="1"/></body></worldbody>
+<actuator><motor joint="hinge" delay="0.01" nsample="5"/></actuator></mujoco>"""
+
+
+def test_a_model_with_delays_is_not_saved() -> None:
+    """What it remembers has indices among floating-point numbers, which a stranger's state must not set."""
+    import mujoco
+
+    env: Any = gym.make("CartPole-v1")
+    env.reset(seed=0)
+    env.unwrapped.data = mujoco.MjData(mujoco.MjModel.from_xml_string(DELAYED))
+    with pytest.raises(snapshot.Unsavable, match="data cannot be saved: its model delays actuators or sensors"):
+        snapshot.save(env)
+
+
 def test_a_users_subclass_of_a_known_environment_is_not_known() -> None:
     """It has MujocoEnv's set_state(qpos, qvel), which a get_state() alone does not make ours."""
     from gymnasium.envs.mujoco.hopper_v5 import HopperEnv

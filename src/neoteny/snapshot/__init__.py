@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from neoteny.snapshot.generators import restore_generator, restore_random_state
-from neoteny.snapshot.physics import restore_simulation, save_simulation
+from neoteny.snapshot.physics import has_delays, restore_simulation, save_simulation
 
 # Classes whose attributes are known to be all of their state: as environments and wrappers, and as attributes of those.
 # A subclass of one lives in its author's module, not here.
@@ -162,6 +162,8 @@ def _encode_attribute(value: Any, where: str) -> Any:
     """As `_encode`, and also what is native or has attributes of its own, which is restored in place."""
     name = _name(value)
     if (data := _mjdata(value)) is not None:
+        if has_delays(data):
+            raise Unsavable(f"{where} cannot be saved: its model delays actuators or sensors")
         return {"kind": "mujoco", "class": name, **save_simulation(data)}
     if name == "ale_py._ale_py.ALEInterface":
         return {"kind": "ale", "class": name, "state": _save_ale(value, where)}

@@ -21,6 +21,11 @@ _ITERATIONS = 10_000
 """Of a solver, at most."""
 
 
+def has_delays(data: Any) -> bool:
+    """Whether the simulation remembers earlier signals: among those it has indices, as floating-point numbers."""
+    return getattr(data, "history", np.empty(0)).size > 0
+
+
 def save_simulation(data: Any) -> dict[str, Any]:
     """All arrays: observations and rewards read what the last sub-step left, and tasks write into the model."""
     return {
@@ -35,6 +40,8 @@ def restore_simulation(data: Any, state: dict[str, Any]) -> None:
     """Make a simulation go on as the saved one; ValueError if the state is not one of this model."""
     import mujoco  # type: ignore[import-untyped]
 
+    if has_delays(data):
+        raise ValueError("its MuJoCo model delays actuators or sensors, whose state is not restored")
     model = _unpack(state["model"], arrays := _fields(data.model, np.ndarray))
     for name, saved in model.items():
         if arrays[name].dtype.kind != "f" and not np.array_equal(saved, arrays[name]):
