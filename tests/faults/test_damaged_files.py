@@ -245,6 +245,17 @@ def test_times_that_were_changed_are_not_reported(made: Path) -> None:
     (made / "DONE").unlink()  # then nothing tells that it was changed, and lines that cannot be are ignored
     edit(made / "timing.jsonl", "9800.0", '"many"')
     assert read_history(made).timing["seconds"] == 3_600.0
+    (made / "timing.jsonl").unlink()
+    (made / "timing.jsonl").mkdir()
+    assert read_timing(made) == []
+
+
+def test_a_directory_in_place_of_timing_stops_a_resume_in_one_sentence(run: Path) -> None:
+    (run / "timing.jsonl").unlink()
+    (run / "timing.jsonl").mkdir()
+    with pytest.raises(UsageError, match=r"timing\.jsonl is not a file: put back the file that was there"):
+        neoteny.resume(run, steps=400, quiet=True)
+    assert (run / "DONE").exists()
 
 
 # A folder of runs that a plan names

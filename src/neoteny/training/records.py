@@ -198,7 +198,7 @@ def check_log(directory: Path, length: int, expected: str | None) -> None:
 def read_timing(directory: Path) -> list[dict[str, Any]]:
     """The lines of timing.jsonl, but for those that are damaged; none if it was changed after the run finished."""
     path = directory / TIMING
-    if not path.exists():
+    if not path.is_file():
         return []
     expected = _checksums(directory).get(TIMING)
     if expected is not None and checksum(_read(directory, TIMING)) != expected:
