@@ -71,22 +71,22 @@ def judge(
     a, b = (scores.get(name, {}) for name in (claim.method, claim.baseline))
     tasks = tuple(task for task in a if task in b and claim.suite in ("", suite_of(task)))
     names = _lost(claim, (a, b), left_out)
-    undecided = "undecided" if speaks or not claim.paper else "no verdict"
-    if not tasks:
-        measured = "" if claim.measure == "score" else f" that measured {claim.measure}"
-        if names:
-            why = f"{without(names, claim.measure)} No task has other runs of both."
-            return Finding(claim, "no verdict", why, None, left_out=names)
-        return Finding(claim, undecided, f"No task has finished runs of both{measured} yet.", None)
-    counts = [len(by_task[task]) for task in tasks for by_task in (a, b)]
-    runs = sum(counts[::2]), sum(counts[1::2])
-    sign = -1 if claim.lower else 1
-    test = permutation_test([sign * a[task] for task in tasks], [sign * b[task] for task in tasks])
     wanted = sum(
         count
         for (method, task), count in (planned or {}).items()
         if method in (claim.method, claim.baseline) and claim.suite in ("", suite_of(task))
     )
+    undecided = "undecided" if speaks or not claim.paper else "no verdict"
+    if not tasks:
+        measured = "" if claim.measure == "score" else f" that measured {claim.measure}"
+        if names:
+            why = f"{without(names, claim.measure)} No task has other runs of both."
+            return Finding(claim, "no verdict", why, None, planned=wanted, left_out=names)
+        return Finding(claim, undecided, f"No task has finished runs of both{measured} yet.", None)
+    counts = [len(by_task[task]) for task in tasks for by_task in (a, b)]
+    runs = sum(counts[::2]), sum(counts[1::2])
+    sign = -1 if claim.lower else 1
+    test = permutation_test([sign * a[task] for task in tasks], [sign * b[task] for task in tasks])
     if undecided == "no verdict":
         outcome, why = undecided, "At this scale the runs say nothing of the paper."
     elif names:
