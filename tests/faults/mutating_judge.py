@@ -152,7 +152,7 @@ def stated(kind: str, name: str, did: str, got: Outcome, right: Outcome) -> bool
     if kind == "DONE" and name == "inspect":
         return {**got.result, "done": True} == right.result
     if kind == "DONE":
-        return "not finished" in said.lower()
+        return "not finished" in said.lower() or "3 of 4" in said  # as claims says it
     if kind == "timing.jsonl":
         return "timing" in said and _untimed(got.result) == _untimed(right.result)
     if kind == "archive" and "deleted" in did:
