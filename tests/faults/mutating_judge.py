@@ -166,6 +166,7 @@ def stated(kind: str, name: str, did: str, got: Outcome, right: Outcome) -> bool
 
 def work(world: Path) -> None:
     """Answer numbers with verdicts until the input ends."""
+    os.environ["PJRT_NPROC"] = "1"  # as the plan's runs have it: no command sets it once another has computed
     answers = os.fdopen(os.dup(1), "w")
     log = os.open(world.parent / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):  # what libraries print is no answer

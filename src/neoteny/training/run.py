@@ -78,14 +78,15 @@ class Run:
         return run
 
     def _open(self, directory: Path, config: TrainConfig, step: int, say: Say) -> None:
-        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is written
+        for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is opened
             inside(directory, name, folder=True)
+        metrics, timing = inside(directory, METRICS), inside(directory, TIMING)
         self.directory = directory
         self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
         self._say = say
-        self._metrics = Lines(inside(directory, METRICS))
-        self._timing = Lines(inside(directory, TIMING))
+        self._metrics = Lines(metrics)
+        self._timing = Lines(timing)
         self._trackers: list[TensorBoard | WeightsAndBiases] = [
             TensorBoard(directory / "tensorboard", self.lives, step + 1, say)
         ]
