@@ -138,6 +138,29 @@ def test_what_resume_needs_to_know(name: str, run: Path) -> None:
         neoteny.resume(run, steps=400, quiet=True)
 
 
+def test_the_config_of_another_run_is_noticed(made: Path) -> None:
+    _, facts = read_config(made)
+    facts["config"]["seed"] = 2
+    write_config(made, facts)
+    with pytest.raises(UsageError, match=r"config\.json is not the one that the run finished with"):
+        read_config(made)
+    (made / "DONE").unlink()
+    assert read_config(made)[0].seed == 2
+
+
+def test_only_the_end_of_a_run_is_archived(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = max((run / "checkpoint").glob("*.json"))
+    state = next((run / "checkpoint").glob(f"{manifest.stem}-*.npz"))
+    whole = state.read_bytes()
+    state.write_bytes(whole[:-100])
+    archive = ("archive", str(run), "--out", str(run / "results"))
+    assert "cannot be archived: the checkpoint at step 300 cannot be used" in said_of(capsys, *archive)[2]
+    state.write_bytes(whole)
+    manifest.rename(run / "elsewhere.json")
+    assert "cannot be archived: its last checkpoint is of step 0" in said_of(capsys, *archive)[2]
+    assert not (run / "results").exists()
+
+
 # metrics.jsonl
 
 
@@ -237,11 +260,16 @@ def test_timing_never_blocks_a_resume(line: bytes, run: Path, trained: tuple[Pat
     assert read_history(run).timing["seconds"] is not None
 
 
-def test_times_that_were_changed_are_not_reported(made: Path) -> None:
+def test_times_that_were_changed_are_not_reported(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert read_history(made).timing == {"seconds": 5_400.0, "steps_per_second": 60.0, "peak_resident_mb": 700}
     edit(made / "timing.jsonl", "1800.0", "9800.0")
     assert read_timing(made) == []
     assert set(read_history(made).timing.values()) == {None}
+    for words in (
+        ("archive", str(made), "--out", str(made / "results")),
+        ("report", str(made), "--out", str(made / "r")),
+    ):
+        assert "changed after the run finished" in said_of(capsys, *words)[1]
     (made / "DONE").unlink()  # then nothing tells that it was changed, and lines that cannot be are ignored
     edit(made / "timing.jsonl", "9800.0", '"many"')
     assert read_history(made).timing["seconds"] == 3_600.0
@@ -253,7 +281,7 @@ def test_times_that_were_changed_are_not_reported(made: Path) -> None:
 def test_a_directory_in_place_of_timing_stops_a_resume_in_one_sentence(run: Path) -> None:
     (run / "timing.jsonl").unlink()
     (run / "timing.jsonl").mkdir()
-    with pytest.raises(UsageError, match=r"timing\.jsonl is not a file: put back the file that was there"):
+    with pytest.raises(UsageError, match=r"timing\.jsonl is a folder, and in a run it is a file"):
         neoteny.resume(run, steps=400, quiet=True)
     assert (run / "DONE").exists()
 

@@ -49,6 +49,10 @@ def without_a_layer(policy: dict[str, Any]) -> None:
     policy["leaves"].pop()
 
 
+def of_another_seed(policy: dict[str, Any]) -> None:
+    policy["config"]["seed"] = 7
+
+
 def of_another_shape(policy: dict[str, Any]) -> None:
     policy["leaves"][0] = policy["leaves"][0][:-1]
 
@@ -56,6 +60,7 @@ def of_another_shape(policy: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "seal", "message"),
     [
+        (of_another_seed, True, "is the policy of another run: there seed is 7, and in this run it is 1"),
         (raise_bound, False, "policy.npz is damaged: its checksum does not match"),
         (raise_bound, True, "is for another environment: its action_high is [9.], and not [2.]"),
         (without_a_number, False, "policy.npz is damaged: its checksum does not match"),

@@ -149,6 +149,8 @@ CSV = {
     "UTF-16 without a mark": (GOOD.encode("utf-16-le"), "lacks the columns"),
     "empty": (b"", "lacks the columns method, task, seed, step, return"),
     "a header alone": (f"{HEAD}\n".encode(), "contains no evaluations"),
+    "an evaluation twice": (f"{HEAD}\na,b,1,2,3\na,b,1,2,4\n".encode(), "line 3: the evaluation of a on b with seed 1"),
+    "a field too many": (f"{HEAD}\na,b,1,2,-1,234.5\n".encode(), "line 2 has more fields than there are columns"),
     "a column twice": (f"{HEAD},return\na,b,1,2,3,4\n".encode(), "has the columns return more than once"),
     "an infinite step": (f"{HEAD}\na,b,1,inf,3\n".encode(), "line 2: the step is 'inf'"),
     "a step that is NaN": (f"{HEAD}\na,b,1,1,1\na,b,1,nan,3\n".encode(), "line 3: the step is 'nan'"),

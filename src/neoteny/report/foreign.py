@@ -36,15 +36,20 @@ class Rows(NamedTuple):
 
 def read_csv(path: Path) -> Iterator[Rows]:
     """The runs of a tidy CSV: a line for each evaluation, with the columns method, task, seed, step, return."""
-    found: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
+    found: dict[tuple[str, str, int], dict[int, float]] = {}
     for where, row in _lines(path):
         key = (_name(row, "method", where), _name(row, "task", where), _seed(row["seed"], where))
-        found.setdefault(key, []).append((_step(row["step"], where), _return(row["return"], where)))
+        run, step = found.setdefault(key, {}), _step(row["step"], where)
+        if step in run:
+            raise UsageError(
+                f"{where}: the evaluation of {key[0]} on {key[1]} with seed {key[2]} at step {step:,} is there twice: "
+                "keep one of them"
+            )
+        run[step] = _return(row["return"], where)
     if not found:
         raise UsageError(f"{path} contains no evaluations: it needs a line for each, with {', '.join(COLUMNS)}")
-    for (method, task, seed), pairs in found.items():
-        pairs.sort(key=lambda pair: pair[0])
-        steps, returns = zip(*pairs, strict=True)
+    for (method, task, seed), run in found.items():
+        steps, returns = zip(*sorted(run.items()), strict=True)
         yield Rows(method, task, seed, np.array(steps, np.int64), np.array(returns, np.float64), str(path))
 
 
@@ -65,6 +70,8 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
         if twice := [name for name in COLUMNS if names.count(name) > 1]:
             raise UsageError(f"{path} has the columns {', '.join(twice)} more than once: keep one of each")
         for row in reader:
+            if None in row:  # type: ignore[comparison-overlap] # where csv puts what is too many
+                raise UsageError(f"{path}, line {reader.line_num} has more fields than there are columns")
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:  # a field of more than 128 kB, or a quotation mark that is never closed
         raise UsageError(f"{path}, line {reader.reader.line_num} is not CSV: {error}") from None

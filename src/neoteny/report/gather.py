@@ -124,7 +124,7 @@ def _notes(records: Sequence[Record], scores: Scores, bounds: Mapping[str, Bound
         notes.append(
             f"Not evaluated: {training} of {len(records)} runs. Their training episodes stand for evaluations."
         )
-    if untimed := sum(bool(record.made_by) and math.isnan(record.seconds) for record in records):
+    if untimed := sum(bool(record.length) and math.isnan(record.seconds) for record in records):
         notes.append(
             f"The timing of {counted(untimed, 'run')} is left out: timing.jsonl is missing, damaged, or was changed "
             "after the run finished."
