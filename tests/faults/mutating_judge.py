@@ -92,10 +92,12 @@ class Judge:
                 verdict = "wrong: it changed files outside, through a symbolic link"
             elif made.forge is not None and verdict in ("another result", "wrong: exit status 1"):
                 verdict = "forged"
+            elif verdict == "another result" and did == "deleted" and kind in ("archive", "evaluations.npz"):
+                verdict = "said"
             elif verdict == "another result" and made.reading is not None:
                 verdict = self._as_read(made.reading, name, path, kept, got)
             elif verdict == "another result":
-                verdict = "said" if stated(kind, name, did, got, right) else "wrong: another result, without a word"
+                verdict = "said" if stated(kind, name, got, right) else "wrong: another result, without a word"
         about = f"mutation {number}: {path}: {mutator.__name__}: {did}; neoteny {name}"
         return {
             "verdict": verdict,
@@ -146,7 +148,7 @@ def _untimed(result: Any) -> Any:
     }
 
 
-def stated(kind: str, name: str, did: str, got: Outcome, right: Outcome) -> bool:
+def stated(kind: str, name: str, got: Outcome, right: Outcome) -> bool:
     """Whether another result is one that the command itself declares; test_mutations.py says which and why."""
     said = got.out + got.err
     if kind == "DONE" and name == "inspect":
@@ -155,8 +157,6 @@ def stated(kind: str, name: str, did: str, got: Outcome, right: Outcome) -> bool
         return "not finished" in said.lower() or "3 of 4" in said  # as claims says it
     if kind == "timing.jsonl":
         return "timing" in said and _untimed(got.result) == _untimed(right.result)
-    if kind == "archive" and "deleted" in did:
-        return True
     if name == "inspect" and got.result["checkpoint"]:
         rest = {**got.result, "checkpoint": None} == {**right.result, "checkpoint": None}
         found = got.result["checkpoint"]

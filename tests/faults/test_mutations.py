@@ -15,8 +15,8 @@ Every outcome must be one of these:
 - *said*: exit status 0 and another result, which the command itself declares. There are four. A run without DONE is not
   finished: it counts as such in a report, is left out of an archive, and the command says so; a sweep finishes it. A
   checkpoint that cannot be used is named by `inspect`, which then gives the digests of the one before, with its step.
-  Timing that cannot be trusted is left out of a report or an archive, with a note. And whoever deletes the archive of a
-  run that is not there itself has one run less, which nothing can tell from a run that was never made.
+  Timing that cannot be trusted is left out of a report or an archive, with a note. And whoever deletes one of
+  several archives, or of several evaluations.npz, has one run less, which nothing can tell from one never made.
 
 What is a silent change of a result depends on who wrote the file. What Neoteny wrote is a record: no value of it may
 change unnoticed if the change has an effect. What a person wrote is an input: a CSV with another return in it is just

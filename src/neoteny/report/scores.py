@@ -123,7 +123,8 @@ def read_runs(paths: Sequence[Path], names: Mapping[Path, str] | None = None) ->
         if path.suffix == ".csv":
             records += [_foreign(rows) for rows in read_csv(path)]
             continue
-        for evaluations in sorted(path.rglob("evaluations.npz")) if path.is_dir() else [path]:
+        inside = (file for file in sorted(path.rglob("*.npz")) if file.name == "evaluations.npz")  # broken links, too
+        for evaluations in inside if path.is_dir() else [path]:
             if not is_archive(evaluations):
                 records.append(_foreign(read_evaluations(evaluations)))
         ours |= {found.resolve(): read_history(found) for found in runs_in(path)}

@@ -58,6 +58,11 @@ def write_policy(directory: Path, policy: SavedPolicy) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def check_place(directory: Path) -> None:
+    """Raise UsageError if something is in a run's directory where its policy will be written, and is not a file."""
+    inside(directory, "policy", _FILE)
+
+
 def has_policy(run: Path) -> bool:
     """Whether a run has a policy yet."""
     return any((run / "policy" / name).exists() for name in (_FILE, *_OLD))

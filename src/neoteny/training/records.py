@@ -46,8 +46,8 @@ _WORDS = ("intervention",)
 
 
 def is_run(directory: Path) -> bool:
-    """Return whether a directory contains a run."""
-    return (directory / CONFIG).exists()
+    """Return whether a directory contains a run, also one that lost its config.json: reading that then says so."""
+    return (directory / CONFIG).exists() or sum((directory / name).exists() for name in (METRICS, TIMING, DONE)) > 1
 
 
 def is_finished(directory: Path) -> bool:

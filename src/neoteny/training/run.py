@@ -23,6 +23,7 @@ from neoteny.training.config import TrainConfig
 from neoteny.training.files import inside
 from neoteny.training.lines import Lines
 from neoteny.training.lock import lock
+from neoteny.training.policy_file import check_place
 from neoteny.training.records import METRICS, TIMING, is_run, read_config, read_lines, write_config, write_done
 from neoteny.training.trackers import Say, TensorBoard, WeightsAndBiases, import_wandb
 
@@ -81,6 +82,7 @@ class Run:
         for name in ("policy", "nan", "tensorboard", "wandb"):  # before anything is opened
             inside(directory, name, folder=True)
         metrics, timing = inside(directory, METRICS), inside(directory, TIMING)
+        check_place(directory)
         self.directory = directory
         self.first_step = step
         self.lives = 1 + sum("life" in line for line in read_lines(directory / TIMING))
