@@ -70,7 +70,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
         if twice := [name for name in COLUMNS if names.count(name) > 1]:
             raise UsageError(f"{path} has the columns {', '.join(twice)} more than once: keep one of each")
         for row in reader:
-            if None in row:  # type: ignore[comparison-overlap] # where csv puts what is too many
+            if None in row:  # where csv puts what is too many
                 raise UsageError(f"{path}, line {reader.line_num} has more fields than there are columns")
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:  # a field of more than 128 kB, or a quotation mark that is never closed

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 import weakref
 from pathlib import Path
 from typing import TextIO
 
 from neoteny.errors import UsageError
+from neoteny.training.files import inside
 
 _held: weakref.WeakSet[TextIO] = weakref.WeakSet()
 
@@ -21,16 +20,7 @@ def lock(directory: Path) -> TextIO:
     A process that it forks does not hold it, or a child that outlives a killed run would keep it. A link is not
     followed, since a directory from elsewhere could point it at any file.
     """
-    path = directory / "lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR):
-            raise _not_plain(path) from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_plain(path)
+    descriptor = os.open(inside(directory, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     file = os.fdopen(descriptor, "r+", errors="replace")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,10 +34,6 @@ def lock(directory: Path) -> TextIO:
     file.flush()
     _held.add(file)
     return file
-
-
-def _not_plain(path: Path) -> UsageError:
-    return UsageError(f"{path} must be a file, and it is a link, a directory or a device: remove it")
 
 
 def _let_go() -> None:
