@@ -169,20 +169,8 @@ class ActionValues(nn.Module):
         return Head(self.num_actions, self.trunk, name="head")(features)
 
 
-def locate(params: Any, path: Path) -> Path:
-    """Where a layer is in Flax's parameters or a plain tree: after an injection the trained tail lies apart."""
-    if "params" not in params:
-        return path
-    node: Any = params.get("injected", {}).get("trained", {})
-    for name in path:
-        if not isinstance(node, dict) or name not in node:
-            return ("params", *path)
-        node = node[name]
-    return ("injected", "trained", *path)
-
-
 @dataclass(frozen=True)
-class Hidden:
+class HiddenLayer:
     """A layer of hidden units: the path of its own kernel in the parameters, and of those that read its units."""
 
     incoming: Path
@@ -193,7 +181,7 @@ class Hidden:
 class Anatomy:
     """What a network is made of, by paths into its parameters."""
 
-    hidden: tuple[Hidden, ...]
+    hidden: tuple[HiddenLayer, ...]
     """Its layers of hidden units; in SimBa the 4 h of each block. Not its heads."""
     heads: tuple[Path, ...]
     """Its last layers; the first one's input is what is meant by features."""
@@ -232,13 +220,13 @@ def anatomy(network: nn.Module) -> Anatomy:
     trunk: Any = network.trunk
     dense = () if isinstance(trunk, SimBa) else ("dense",)
     layers, order, last_block = _of_trunk(trunk)
-    hidden: list[Hidden] = []
+    hidden: list[HiddenLayer] = []
     heads: list[Path] = []
     branches: list[tuple[Path, ...]] = []
     for name, ends in trunks:
         own = [(end, "out", *dense) for end in ends]
         for incoming, outgoing in layers:
-            hidden.append(Hidden((name, *incoming), ((name, *outgoing),) if outgoing else tuple(own)))
+            hidden.append(HiddenLayer((name, *incoming), ((name, *outgoing),) if outgoing else tuple(own)))
         heads += own
         branches.append((*((name, part) for part in order), *((end,) for end in ends)))
     return Anatomy(tuple(hidden), tuple(heads), tuple(branches), last_block)
@@ -261,35 +249,3 @@ def _of_trunk(trunk: Any) -> tuple[list[tuple[Path, Path]], tuple[str, ...], str
             names = [path[0] for path in paths]
             return list(zip(paths, [*paths[1:], ()], strict=True)), tuple(names), "layer_0"
     return [], (), ""
-
-
-def apply(network: nn.Module, params: Any, *inputs: Array) -> Any:
-    """The network's output h(theta); after a plasticity injection h(theta) + h(theta_1) - h(theta_2), each in its tail.
-
-    theta's own tail and theta_2 are frozen (Nikishin et al. 2023). The three share all that comes before their tails.
-    """
-    if "injected" not in params:
-        return network.apply(params, *inputs)
-    injected = params["injected"]
-    tails = (jax.lax.stop_gradient(injected["kept"]), injected["trained"], jax.lax.stop_gradient(injected["taken"]))
-    kept, trained, taken = (network.apply({"params": {**_merged(params["params"], tail)}}, *inputs) for tail in tails)
-    return jax.tree.map(lambda h, new, old: h + new - old, kept, trained, taken)
-
-
-def decayed(params: Any) -> Any:
-    """Which parameters weight decay is for: all that are trained, so not what an injection has frozen."""
-    frozen = ("kept", "taken")
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: not (path[0].key == "injected" and path[1].key in frozen), params
-    )
-
-
-def _merged(params: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """`params` with the leaves of `part`, a tree of the same names, in the place of its own."""
-    return {
-        **params,
-        **{
-            name: _merged(params.get(name, {}), value) if isinstance(value, dict) else value
-            for name, value in part.items()
-        },
-    }

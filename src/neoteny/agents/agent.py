@@ -1,14 +1,27 @@
-"""What an agent is: pure functions over one state, and what all agents share."""
+"""What an agent is: pure functions over one state, and the contract of that state.
+
+An agent's state is a frozen dataclass, registered with JAX, that contains
+
+- under the name of each of `Agent.networks` a `NetworkState`: the parameters, what follows them, the optimiser's state
+  and what the remedies remember. The learner, the remedies and the probes find a network there;
+- `acting`: what acting changes (at least a key), which the training loop replaces after each step;
+- whatever else the agent needs to go on. Random keys are plain uint32 arrays, and nothing else is uint32.
+
+`check_state` refuses a state that does not keep to this. The state is donated to the compiled update, so no two of its
+leaves may share a buffer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 from numpy.typing import NDArray
 
@@ -23,40 +36,64 @@ class Agent(NamedTuple):
 
     init(key) -> state
     act(params, acting, obs, step) -> (actions, acting): explore; `acting` is state.acting, and what replaces it
-    update(state, batch) -> (state, Report): `batch` a dict of arrays, leading axes (updates, batch_size)
+    update(state, batch) -> (state, UpdateReport): `batch` a dict of arrays, leading axes (updates, batch_size)
     policy(params, obs) -> actions, without noise; `params` from policy_params(state)
     sample(params, obs, key) -> actions with the noise that the trained agent explores with
-    networks: its trainable networks, by name, for whoever measures or changes them
+    networks: its trainable networks by name, for whoever measures or changes them
     """
 
     init: Callable[[Array], Tree]
     act: Callable[[Tree, Tree, Array, Array], tuple[Array, Tree]]
-    update: Callable[[Tree, dict[str, Array]], tuple[Tree, Report]]
+    update: Callable[[Tree, dict[str, Array]], tuple[Tree, UpdateReport]]
     policy: Callable[[Tree, Array], Array]
     sample: Callable[[Tree, Array, Array], Array]
     policy_params: Callable[[Tree], Tree]
-    networks: dict[str, Network]
+    networks: dict[str, TrainableNetwork]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NetworkState:
+    """A trainable network in an agent's state."""
+
+    params: Tree
+    """Flax's variables: the collection "params" is trained; any other is constant."""
+    target: Tree
+    """Variables that follow `params`, or None."""
+    opt: Tree
+    """The optimiser's state, for the collection "params"."""
+    memory: dict[str, Tree]
+    """What remedies remember of this network, by the remedy's name."""
 
 
 @dataclass(frozen=True)
-class Network:
-    """A trainable network of an agent: where it is in the state, what it is made of, and what it is trained to do."""
+class TrainableNetwork:
+    """A trainable network of an agent: what it is made of, what it is trained to do, and by which optimiser."""
 
-    params: str
-    targets: tuple[str, ...]
-    optimiser: str
+    name: str
+    """The field of the agent's state that contains its `NetworkState`."""
+    kind: Literal["policy", "value"]
+    """What its outputs are: actions, or values of actions."""
     anatomy: Anatomy
     init: Callable[[Array], Tree]
-    """key -> new parameters."""
+    """key -> new variables."""
+    optimiser: optax.GradientTransformation
     forward: Callable[[Tree, Tree, dict[str, Array]], Tree]
-    """(params, state, batch) -> its outputs."""
-    loss: Callable[[Tree, Tree, dict[str, Array], Array], Array]
-    """(outputs, state, batch, key) -> the loss of each transition, (batch,)."""
+    """(variables, state, batch) -> its outputs."""
+    loss: Callable[[Tree, Tree, dict[str, Array], Array], tuple[Array, dict[str, Array]]]
+    """(outputs, state, batch, key) -> the loss of each transition, (batch,), and numbers worth reporting, by name."""
     value: Callable[[Tree, dict[str, Array]], Array]
     """(outputs, batch) -> what they say as numbers, (batch, values): Q at the stored action, or the mean action."""
+    has_target: bool = True
+    """Whether a target follows it."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the loss is a mean by the batch's importance weights: of values, and not of a policy."""
+        return self.kind == "value"
 
 
-class Report(NamedTuple):
+class UpdateReport(NamedTuple):
     """What an update tells: the means of its metrics, and the absolute TD error of every transition."""
 
     metrics: dict[str, Array]
@@ -84,15 +121,32 @@ class Problem:
         return (high - low) / 2.0, (high + low) / 2.0
 
 
+def check_state(state: Tree, networks: Mapping[str, TrainableNetwork]) -> None:
+    """Raise TypeError if an agent's state, or its shapes, does not keep to the contract at the top of this file."""
+    if not dataclasses.is_dataclass(state):
+        raise TypeError(f"an agent's state must be a dataclass registered with JAX, got {type(state).__name__}")
+    fields = {field.name for field in dataclasses.fields(state)}
+    if "acting" not in fields:
+        raise TypeError(f"an agent's state must have the field acting, got the fields {', '.join(sorted(fields))}")
+    for name, network in networks.items():
+        own = getattr(state, network.name, None)
+        if name != network.name or not isinstance(own, NetworkState):
+            raise TypeError(f"an agent's state must have a NetworkState in the field {name}, got {type(own).__name__}")
+        if "params" not in own.params:
+            raise TypeError(f"the variables of {name} must have the collection params, got {', '.join(own.params)}")
+        if (own.target is not None) != network.has_target:
+            raise TypeError(f"the state of {name} must have a target exactly if has_target is true")
+
+
 def many_updates(
-    once: Callable[[Tree, dict[str, Array]], tuple[Tree, Report]], unroll: bool = False
-) -> Callable[[Tree, dict[str, Array]], tuple[Tree, Report]]:
+    once: Callable[[Tree, dict[str, Array]], tuple[Tree, UpdateReport]], unroll: bool = False
+) -> Callable[[Tree, dict[str, Array]], tuple[Tree, UpdateReport]]:
     """One call that makes every update of a batch's leading axis, each with its own transitions.
 
     A scan; written out for convolutions, which XLA runs five times slower inside a loop on the CPU.
     """
 
-    def update(state: Tree, batch: dict[str, Array]) -> tuple[Tree, Report]:
+    def update(state: Tree, batch: dict[str, Array]) -> tuple[Tree, UpdateReport]:
         count = next(iter(batch.values())).shape[0]
         if unroll or count == 1:
             reports = []
@@ -107,24 +161,9 @@ def many_updates(
             name: jnp.where(stacked.finite, value, 0.0).sum() / made  # NaN, if none was made
             for name, value in stacked.metrics.items()
         }
-        return state, Report(means, stacked.errors, stacked.finite)
+        return state, UpdateReport(means, stacked.errors, stacked.finite)
 
     return update
-
-
-def step_if_finite(step: Callable[[Tree], Tree], state: Tree, loss: Array, grads: Tree) -> tuple[Tree, Array]:
-    """`step(state)` if the loss and its gradients are finite, else the state as it was; and whether they were.
-
-    The step is taken inside the condition, so that the state is still updated in place.
-    """
-    finite = jnp.isfinite(loss + sum(_total(leaf) for leaf in jax.tree.leaves(grads)))
-    return jax.lax.cond(finite, step, lambda state: state, state), finite
-
-
-def _total(leaf: Array) -> Array:
-    """The sum of an array, which is finite only if every entry is; by a product, far faster on the CPU than a sum."""
-    rows = leaf.reshape(-1, leaf.shape[-1]) if leaf.ndim > 1 else leaf.reshape(1, -1)
-    return (jnp.ones(rows.shape[0]) @ rows).sum()
 
 
 def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array:
@@ -133,14 +172,21 @@ def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array
     return batch["reward"] + discount * (1.0 - batch["terminated"]) * next_value
 
 
-def weighted_mean(batch: dict[str, Array], values: Array) -> Array:
-    """The mean of values (batch,), by the importance weights if the batch has them."""
-    return (batch["weight"] * values).mean() if "weight" in batch else values.mean()
+def squared_errors(values: Array, target: Array) -> tuple[Array, dict[str, Array]]:
+    """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, the mean Q and the mean |error|.
+
+    Args:
+        values: of each critic, (critics, batch).
+        target: y, (batch,).
+    """
+    errors = values - target
+    return (errors**2).sum(axis=0), {"q": values.mean(), "errors": jnp.abs(errors).mean(axis=0)}
 
 
-def polyak(target: Tree, params: Tree, tau: float) -> Tree:
-    """target + tau (params - target)."""
-    return jax.tree.map(lambda old, new: old + tau * (new - old), target, params)
+def polyak(own: NetworkState, tau: float) -> NetworkState:
+    """A network whose target moved: target + tau (params - target)."""
+    target = jax.tree.map(lambda old, new: old + tau * (new - old), own.target, own.params)
+    return dataclasses.replace(own, target=target)
 
 
 def copied(tree: Tree) -> Tree:

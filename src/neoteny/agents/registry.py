@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -11,22 +12,23 @@ import jax.numpy as jnp
 from neoteny.agents import ddqn, sac, td3
 from neoteny.agents.agent import Agent, Problem
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
+from neoteny.agents.learner import Remedy
 from neoteny.errors import UsageError
 
 _BATCH = 3
 
 
-def make_agent(config: AgentConfig, problem: Problem, network: Any = None) -> Agent:
-    """The agent that `config` describes; `network` replaces its trunks."""
+def make_agent(config: AgentConfig, problem: Problem, network: Any = None, remedies: Sequence[Remedy] = ()) -> Agent:
+    """The agent that `config` describes; `network` replaces its trunks, `remedies` act on how it learns."""
     if network is not None:
         check_network(network, problem)
     match config:
         case TD3Config():
-            return td3.make(config, problem, network)
+            return td3.make(config, problem, network, remedies)
         case SACConfig():
-            return sac.make(config, problem, network)
+            return sac.make(config, problem, network, remedies)
         case DDQNConfig():
-            return ddqn.make(config, problem, network)
+            return ddqn.make(config, problem, network, remedies)
 
 
 def check_network(network: Any, problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,18 +15,18 @@ from jax.random import key_data
 
 from neoteny.agents.agent import (
     Agent,
-    Network,
+    NetworkState,
     Problem,
-    Report,
-    copied,
+    TrainableNetwork,
+    UpdateReport,
     many_updates,
     polyak,
-    step_if_finite,
+    squared_errors,
     td_target,
-    weighted_mean,
 )
 from neoteny.agents.configs import TD3Config
-from neoteny.networks import MLP, Critics, Deterministic, anatomy, apply
+from neoteny.agents.learner import Learner, Remedy
+from neoteny.networks import MLP, Critics, Deterministic, anatomy
 
 Tree = Any
 
@@ -35,12 +36,8 @@ Tree = Any
 class State:
     """Everything TD3 needs to go on. `acting` is the key of its exploration noise."""
 
-    actor: Tree
-    actor_target: Tree
-    actor_opt: Tree
-    critics: Tree
-    critics_target: Tree
-    critics_opt: Tree
+    actor: NetworkState
+    critics: NetworkState
     key: Array
     acting: Array
     updates: Array
@@ -48,39 +45,22 @@ class State:
     """Of the actor's last update, so that it can be told in between."""
 
 
-def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) -> Agent:
+def make(
+    config: TD3Config, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
+) -> Agent:
     """TD3 for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
     trunk = network if network is not None else MLP(config.widths)
     actor, critics = Deterministic(trunk, problem.num_actions), Critics(trunk)
-    actor_adam, critics_adam = optax.adam(config.actor_lr), optax.adam(config.critic_lr)
+    learner = Learner(remedies)
+    apply = learner.apply
     scale, middle = problem.scale()
-
-    def policy(params: Tree, obs: Array) -> Array:
-        return jnp.tanh(apply(actor, params, obs)) * scale + middle
-
     obs_like, action_like = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
 
-    def init_actor(key: Array) -> Tree:
-        return actor.init(key, obs_like)
+    def bounded(raw: Array) -> Array:
+        return jnp.tanh(raw) * scale + middle
 
-    def init_critics(key: Array) -> Tree:
-        return critics.init(key, obs_like, action_like)
-
-    def init(key: Array) -> State:
-        actor_key, critics_key, key, acting = jax.random.split(key, 4)
-        actor_params, critics_params = init_actor(actor_key), init_critics(critics_key)
-        return State(
-            actor=actor_params,
-            actor_target=copied(actor_params),
-            actor_opt=actor_adam.init(actor_params),
-            critics=critics_params,
-            critics_target=copied(critics_params),
-            critics_opt=critics_adam.init(critics_params),
-            key=key_data(key),
-            acting=key_data(acting),
-            updates=jnp.int32(0),
-            actor_loss=jnp.float32(0),
-        )
+    def policy(params: Tree, obs: Array) -> Array:
+        return bounded(apply(actor, params, obs))
 
     def sample(params: Tree, obs: Array, key: Array) -> Array:
         action = policy(params, obs)
@@ -91,81 +71,73 @@ def make(config: TD3Config, problem: Problem, network: nn.Module | None = None) 
         acting, key = jax.random.split(acting)
         return sample(params, obs, key), acting
 
-    def critics_loss(params: Tree, batch: dict[str, Array], target: Array) -> tuple[Array, tuple[Array, Array]]:
-        """The sum over critics of the mean of (Q(s, a) - y)^2."""
-        values = apply(critics, params, batch["obs"], batch["action"])
-        errors = values - target
-        return weighted_mean(batch, (errors**2).sum(axis=0)), (values.mean(), jnp.abs(errors).mean(axis=0))
-
-    def actor_losses(raw: Array, critics_params: Tree, obs: Array) -> Array:
-        """-Q1(s, pi(s)), (batch,), of the actor's output for each s."""
-        return -apply(critics, critics_params, obs, jnp.tanh(raw) * scale + middle)[0]
-
-    def actor_loss(params: Tree, critics_params: Tree, obs: Array) -> Array:
-        return actor_losses(apply(actor, params, obs), critics_params, obs).mean()
-
     def target(state: State, batch: dict[str, Array], key: Array) -> Array:
         """y = r + gamma (1 - terminated) min_i Q_i'(s', pi'(s') + clipped noise)."""
-        action = policy(state.actor_target, batch["next_obs"])
+        action = policy(state.actor.target, batch["next_obs"])
         noise = config.target_noise * jax.random.normal(key, action.shape)
         noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip) * scale
         action = jnp.clip(action + noise, middle - scale, middle + scale)
-        values = apply(critics, state.critics_target, batch["next_obs"], action)
+        values = apply(critics, state.critics.target, batch["next_obs"], action)
         return td_target(batch, config.gamma, values.min(axis=0))
 
-    def improve_policy(state: State, obs: Array) -> tuple[State, Array]:
-        loss, grads = jax.value_and_grad(actor_loss)(state.actor, state.critics, obs)
-
-        def step(state: State) -> State:
-            steps, opt = actor_adam.update(grads, state.actor_opt)
-            params = optax.apply_updates(state.actor, steps)
-            return replace(
-                state,
-                actor=params,
-                actor_opt=opt,
-                actor_target=polyak(state.actor_target, params, config.tau),
-                critics_target=polyak(state.critics_target, state.critics, config.tau),
-                actor_loss=loss,
-            )
-
-        return step_if_finite(step, state, loss, grads)
-
-    def update_once(state: State, batch: dict[str, Array]) -> tuple[State, Report]:
-        key, noise_key = jax.random.split(state.key)
-        y = target(state, batch, noise_key)
-        (loss, (q, errors)), grads = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
-
-        def step(state: State) -> State:
-            steps, opt = critics_adam.update(grads, state.critics_opt)
-            params = optax.apply_updates(state.critics, steps)
-            return replace(state, critics=params, critics_opt=opt, updates=state.updates + 1)
-
-        state, finite = step_if_finite(step, replace(state, key=key), loss, grads)
-        due = finite & (state.updates % config.policy_delay == 0)
-        state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch["obs"])
-        metrics = {"critic_loss": loss, "q": q, "actor_loss": state.actor_loss}
-        return state, Report(metrics, errors, finite & policy_finite)
+    def actor_loss(raw: Array, state: State, batch: dict[str, Array], key: Array) -> tuple[Array, dict[str, Array]]:
+        """-Q1(s, pi(s))."""
+        return -apply(critics, state.critics.params, batch["obs"], bounded(raw))[0], {}
 
     networks = {
-        "actor": Network(
+        "actor": TrainableNetwork(
             "actor",
-            ("actor_target",),
-            "actor_opt",
+            "policy",
             anatomy(actor),
-            init_actor,
+            init=lambda key: actor.init(key, obs_like),
+            optimiser=optax.adam(config.actor_lr),
             forward=lambda params, state, batch: apply(actor, params, batch["obs"]),
-            loss=lambda raw, state, batch, key: actor_losses(raw, state.critics, batch["obs"]),
+            loss=actor_loss,
             value=lambda raw, batch: raw,
         ),
-        "critics": Network(
+        "critics": TrainableNetwork(
             "critics",
-            ("critics_target",),
-            "critics_opt",
+            "value",
             anatomy(critics),
-            init_critics,
+            init=lambda key: critics.init(key, obs_like, action_like),
+            optimiser=optax.adam(config.critic_lr),
             forward=lambda params, state, batch: apply(critics, params, batch["obs"], batch["action"]),
-            loss=lambda values, state, batch, key: ((values - target(state, batch, key)) ** 2).sum(axis=0),
+            loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
             value=lambda values, batch: values.T,
         ),
     }
-    return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor, networks)
+
+    def init(key: Array) -> State:
+        actor_key, critics_key, key, acting = jax.random.split(key, 4)
+        return State(
+            actor=learner.begin(networks["actor"], actor_key),
+            critics=learner.begin(networks["critics"], critics_key),
+            key=key_data(key),
+            acting=key_data(acting),
+            updates=jnp.int32(0),
+            actor_loss=jnp.float32(0),
+        )
+
+    def targets_follow(state: State, loss: Array, told: dict[str, Array]) -> State:
+        actor, critics = polyak(state.actor, config.tau), polyak(state.critics, config.tau)
+        return replace(state, actor=actor, critics=critics, actor_loss=loss)
+
+    def improve_policy(state: State, batch: dict[str, Array]) -> tuple[State, Array]:
+        state, _, _, finite = learner.step(networks["actor"], state, batch, state.key, targets_follow)
+        return state, finite
+
+    def update_once(state: State, batch: dict[str, Array]) -> tuple[State, UpdateReport]:
+        key, noise_key = jax.random.split(state.key)
+        state, loss, told, finite = learner.step(
+            networks["critics"],
+            replace(state, key=key),
+            batch,
+            noise_key,
+            lambda state, loss, told: replace(state, updates=state.updates + 1),
+        )
+        due = finite & (state.updates % config.policy_delay == 0)
+        state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch)
+        metrics = {"critic_loss": loss, "q": told["q"], "actor_loss": state.actor_loss}
+        return state, UpdateReport(metrics, told["errors"], finite & policy_finite)
+
+    return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor.params, networks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,14 +41,14 @@ class Collected(NamedTuple):
 def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], Array]) -> Collected:
     """Run ``f(forward(params))``, f giving one number for each sample, and collect every Dense, Conv and LayerNorm.
 
-    Only the modules that `forward` calls count; `f` may call others. One backward pass of the sum of f, with a zero
-    added to each pre-activation at its full shape, gives the deltas of each sample.
+    Only the modules that `forward` calls count; `f` may call others. A module that is called again with other
+    parameters than the first time, such as a frozen copy, counts the first time only. One backward pass of the sum of
+    f, with a zero added to each pre-activation at its full shape, gives the deltas of each sample.
     """
-    injected = params.get("injected", {}).get("trained", {}) if isinstance(params, dict) else {}
 
     def run(params: Tree, nudges: dict[Path, Array] | None) -> tuple[Array, Any]:
         seen: dict[Path, tuple[Array, Array]] = {}
-        calls: Counter[Path] = Counter()
+        owners: dict[Path, Any] = {}
 
         def watch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
             out = call(*args, **kwargs)
@@ -57,8 +56,8 @@ def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], A
             if context.method_name != "__call__" or not isinstance(module, _KINDS):
                 return out
             path = module.path
-            calls[path] += 1
-            if calls[path] != 2 and _holds(injected, path):  # of an injected tail the second is the one that is trained
+            own = next(iter(module.variables["params"].values()))
+            if owners.setdefault(path, own) is not own:
                 return out
             if nudges is not None:
                 out = out + nudges[path]
@@ -121,11 +120,3 @@ def ntk_gram(layers: dict[Path, Layer], modules: dict[Path, nn.Module]) -> Any:
 def _normalised(inputs: Any, module: nn.LayerNorm) -> Any:
     mean, var = inputs.mean(axis=-1, keepdims=True), inputs.var(axis=-1, keepdims=True)
     return (inputs - mean) / np.sqrt(var + module.epsilon)
-
-
-def _holds(tree: Any, path: Path) -> bool:
-    for name in path:
-        if not isinstance(tree, dict) or name not in tree:
-            return False
-        tree = tree[name]
-    return True

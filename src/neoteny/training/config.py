@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
 from neoteny.errors import UsageError
+from neoteny.remedies.config import RemedyConfig
+from neoteny.remedies.registry import as_json, checked, from_json, from_settings
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
+    from neoteny.agents.learner import Remedy
+
     Replay: TypeAlias = Any  # what may be given: also a schedule
     ReplayArg: TypeAlias = Any  # and a mapping
+    Remedies: TypeAlias = tuple[RemedyConfig, ...]
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
+    Remedies = Any  # the command line has flags of its own for them
 
 
 @dataclass(frozen=True)
@@ -102,68 +108,16 @@ class ReplayConfig:
             object.__setattr__(self, number, value)
 
 
-INTERVENTIONS: dict[str, dict[str, tuple[str, Any]]] = {
-    "regrama": {"tau": ("regrama_tau", 0.01), "every": ("regrama_every", 1_000)},
-    "redo": {"tau": ("redo_tau", 0.025), "every": ("redo_every", 1_000)},
-    "shrink-perturb": {"lambda": ("shrink_lambda", 0.8), "every": ("shrink_every", 100_000)},
-    "injection": {"every": ("injection_at", None)},
-    "reset": {"every": ("reset_every", 200_000), "since": ("reset_from", None)},
-}
-"""The interventions, and of each number its flag and its default."""
-
-
 @dataclass(frozen=True)
 class PlasticityConfig:
-    """How plasticity is measured and restored."""
+    """How plasticity is measured."""
 
     probe_every: int = 1_000
     """Updates between measurements of plasticity; 0 for none."""
-    intervention: tuple[str, ...] = ()
-    """regrama, redo, shrink-perturb, injection, reset; may be given more than once."""
-    regrama_tau: float | None = None
-    """Units whose GraMa score is at most this are recycled; 0.01."""
-    regrama_every: int | None = None
-    """Updates between two ReGraMa; 1,000."""
-    redo_tau: float | None = None
-    """Units whose dormancy score is at most this are recycled; 0.025."""
-    redo_every: int | None = None
-    """Updates between two ReDo; 1,000."""
-    shrink_lambda: float | None = None
-    """What shrink-perturb keeps of the weights, the rest is new; 0.8."""
-    shrink_every: int | None = None
-    """Updates between two shrink-perturb; 100,000."""
-    injection_at: int | None = None
-    """Updates before the injection; half of the run's."""
-    reset_every: int | None = None
-    """Updates between two resets; 200,000."""
-    reset_from: str | None = None
-    """The layer from which on to reset, such as layer_1, or head for the last layers; everything if not given."""
 
     def __post_init__(self) -> None:
         if self.probe_every < 0:
             raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
-        for name in self.intervention:
-            if name not in INTERVENTIONS:
-                raise UsageError(f"--intervention must be one of {', '.join(INTERVENTIONS)}, got {name!r}")
-        for name, numbers in INTERVENTIONS.items():
-            for flag, _ in numbers.values():
-                value = getattr(self, flag)
-                if value is not None and name not in self.intervention:
-                    raise UsageError(f"--{flag.replace('_', '-')} is for --intervention {name}, which is not asked for")
-                if flag.endswith(("_every", "_at")) and value is not None and value < 1:
-                    raise UsageError(f"--{flag.replace('_', '-')} must be >= 1, got {value}")
-        if self.shrink_lambda is not None and not 0 <= self.shrink_lambda <= 1:
-            raise UsageError(f"--shrink-lambda must be in [0, 1], got {self.shrink_lambda}")
-
-    def numbers(self, name: str, updates: int) -> dict[str, Any]:
-        """The numbers of an intervention, given or by default, for a run of so many updates."""
-        found = {}
-        for key, (flag, default) in INTERVENTIONS[name].items():
-            value = getattr(self, flag)
-            found[key] = default if value is None else value
-        if name == "injection" and found["every"] is None:
-            found["every"] = max(1, updates // 2)
-        return found
 
 
 PAPERS_STEPS = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}
@@ -182,7 +136,9 @@ class TrainConfig:
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay's."""
     plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
-    """How plasticity is measured and restored."""
+    """How plasticity is measured."""
+    remedies: Remedies = ()
+    """What restores or keeps plasticity, such as (ReDo(tau=0.1), Reset()): see `neoteny.remedies`."""
     total_timesteps: int = cast(int, None)
     """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
     seed: int = 1
@@ -236,6 +192,7 @@ class TrainConfig:
             raise UsageError(
                 f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
             )
+        object.__setattr__(self, "remedies", checked(self.remedies))
         self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
@@ -277,9 +234,18 @@ class TrainConfig:
         """The paper's T for this agent."""
         return 100_000 if isinstance(self.agent, TD3Config) else 80_000
 
+    def build_remedies(self, horizon: int) -> tuple[Remedy, ...]:
+        """Return the remedies of a run that was planned to make so many steps."""
+        return tuple(remedy.build(self.planned_updates(horizon)) for remedy in self.remedies)
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**dataclasses.asdict(self), "agent_name": self.agent_name, "threads": self.num_threads}
+        return {
+            **dataclasses.asdict(self),
+            "remedies": as_json(self.remedies),
+            "agent_name": self.agent_name,
+            "threads": self.num_threads,
+        }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TrainConfig:
@@ -288,11 +254,15 @@ class TrainConfig:
         kind: Any = AGENTS[data.pop("agent_name")]
         agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
         plasticity = dict(data.pop("plasticity", {}))
-        plasticity["intervention"] = tuple(plasticity.get("intervention", ()))
+        probes = {name: plasticity.pop(name) for name in ("probe_every",) if name in plasticity}
+        remedies = from_json(data.pop("remedies", {}))
+        if names := plasticity.pop("intervention", ()):  # what remedies were called before 0.2
+            remedies = from_settings(names, {name: value for name, value in plasticity.items() if value is not None})
         return TrainConfig(
             agent=kind(**agent),
             replay=ReplayConfig(**data.pop("replay")),
-            plasticity=PlasticityConfig(**plasticity),
+            plasticity=PlasticityConfig(**probes),
+            remedies=remedies,
             **data,
         )
 

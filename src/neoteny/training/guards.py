@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neoteny.agents.agent import Report
+from neoteny.agents.agent import UpdateReport
 from neoteny.errors import RunStopped
 from neoteny.replay.batch import Batch
 from neoteny.training import files
@@ -44,7 +44,7 @@ def settle(session: Session, setup: Setup, run: Run, under_way: int = 0) -> None
 
 
 def _count_skipped(
-    session: Session, setup: Setup, run: Run, batch: Batch, report: Report, finite: NDArray[np.bool_]
+    session: Session, setup: Setup, run: Run, batch: Batch, report: UpdateReport, finite: NDArray[np.bool_]
 ) -> None:
     config = setup.config
     session.skipped += int((~finite).sum())

@@ -16,7 +16,7 @@ from neoteny.envs import frames_per_step
 from neoteny.errors import UsageError
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.registry import PER_NUMBERS, REPLAYS
-from neoteny.training.config import INTERVENTIONS, PlasticityConfig, TrainConfig
+from neoteny.training.config import TrainConfig
 
 ALWAYS = ("env", "seed", "total_timesteps")
 """Settings that are part of every id, whatever their value."""
@@ -45,10 +45,11 @@ def canonical(config: TrainConfig) -> dict[str, Any]:
     settings = {name: getattr(config, name) for name in ALWAYS}
     settings |= {"agent": config.agent_name, "replay": config.replay.replay}
     whole = dataclasses.replace(config, threads=config.num_threads, action_repeat=_own_repeat(config))
-    settings |= _differing(whole, plain, {"agent", "replay", "plasticity", *WITHOUT_EFFECT, *ALWAYS})
+    settings |= _differing(whole, plain, {"agent", "replay", "plasticity", "remedies", *WITHOUT_EFFECT, *ALWAYS})
     settings |= _differing(config.agent, plain.agent, set())
     settings |= _differing(config.replay, plain.replay, set(), _replay_defaults(config))
-    settings |= _differing(config.plasticity, plain.plasticity, set(), _intervention_defaults(config))
+    settings |= _differing(config.plasticity, plain.plasticity, set())
+    settings |= _of_remedies(config)
     return {name: _one_form(value) for name, value in settings.items()}
 
 
@@ -147,13 +148,14 @@ def _defaults_of(made: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
     return {number: accepted[field].default for number, field in numbers.items()}
 
 
-def _intervention_defaults(config: TrainConfig) -> dict[str, Any]:
-    """Return what the numbers of the interventions are where they are not given."""
-    silent = PlasticityConfig(intervention=config.plasticity.intervention)
-    return {
-        flag: silent.numbers(name, config.planned_updates(config.total_timesteps))[key]
-        for name in config.plasticity.intervention
-        for key, (flag, _) in INTERVENTIONS[name].items()
+def _of_remedies(config: TrainConfig) -> dict[str, Any]:
+    """Return the remedies by name, and their settings that differ from the defaults."""
+    if not config.remedies:
+        return {}
+    planned = config.planned_updates(config.total_timesteps)
+    names = [remedy.name for remedy in config.remedies]
+    return {"intervention": names} | {  # the name that remedies had when the first ids were made
+        remedy.setting(field): value for remedy in config.remedies for field, value in remedy.canonical(planned).items()
     }
 
 

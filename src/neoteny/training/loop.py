@@ -66,7 +66,7 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                         save()
                         saved = time.monotonic()
             settle(session, setup, run)
-            save_policy(run.directory, setup.agent, session.state, setup.problem)
+            save_policy(run.directory, setup.agent, session.state, setup.problem, session.updates)
             if config.checkpoint_every and not save():
                 raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
             if session.logged != session.step:  # after the checkpoint: a longer run would not have this line
@@ -188,11 +188,11 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
         measured = setup.probes.measure(session, rows[:1], {name: value[:1] for name, value in pixels.items()})
         run.log(session.step, updates=session.updates, **measured)
         progress.measured(measured)
-    for index, (intervention, apply) in enumerate(setup.interventions):
-        if intervention.due(before, session.updates):
+    for index, (remedy, operate) in enumerate(setup.surgeries):
+        if remedy.done(session.updates) > remedy.done(before):
             key = jax.random.fold_in(jax.random.key(config.seed), session.updates)
-            session.state = apply(session.state, rows, pixels, jax.random.fold_in(key, index))
-            run.log(session.step, updates=session.updates, intervention=intervention.name)
+            session.state = operate(session.state, rows, pixels, jax.random.fold_in(key, index))
+            run.log(session.step, updates=session.updates, remedy=remedy.name)
 
 
 def true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
@@ -250,7 +250,7 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(session.step, returns)
     try:
-        save_policy(run.directory, agent, session.state, setup.problem)
+        save_policy(run.directory, agent, session.state, setup.problem, session.updates)
     except OSError as error:
         progress.say(f"The policy could not be saved at step {session.step:,} ({error.strerror}); the run goes on.")
 

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from neoteny.agents.agent import Agent, Problem
 from neoteny.agents.configs import DDQNConfig
+from neoteny.agents.learner import shapes_after
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
-from neoteny.interventions.registry import inject_all, injected
 from neoteny.training.compiled import compiled
 from neoteny.training.config import TrainConfig
 from neoteny.training.files import write
@@ -74,8 +74,8 @@ def _one_number(space: spaces.Space) -> str:
     return f"Discrete({2 ** np.prod(space.shape)})" if isinstance(space, spaces.MultiBinary) else "Discrete"
 
 
-def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> None:
-    """Write the policy of `state` into the run's directory: arrays, and what they mean as JSON."""
+def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem, updates: int) -> None:
+    """Write the policy of `state`, after so many updates, into the run's directory: arrays, and JSON about them."""
     folder = directory / "policy"
     folder.mkdir(exist_ok=True)
     leaves = jax.tree.leaves(agent.policy_params(state))
@@ -89,7 +89,7 @@ def save_policy(directory: Path, agent: Agent, state: Any, problem: Problem) -> 
         "action_low": None if problem.action_low is None else problem.action_low.tolist(),
         "action_high": None if problem.action_high is None else problem.action_high.tolist(),
         "total_timesteps": problem.total_timesteps,
-        "injected": injected(state, agent.networks),
+        "updates": updates,
     }
     write(folder / "problem.json", (json.dumps(facts) + "\n").encode())
     write(folder / "params.npz", params.getvalue())
@@ -117,15 +117,13 @@ def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
     for name in ("action_low", "action_high"):
         bound = saved_problem[name]
         saved_problem[name] = None if bound is None else np.array(bound, np.float32)
-    was_injected = saved_problem.pop("injected", False)
+    if saved_problem.pop("injected", False):
+        raise UsageError(f"{folder} was saved by an earlier version after a plasticity injection: train the run anew")
+    updates = saved_problem.pop("updates", 0)
     problem = Problem(**{**saved_problem, "obs_shape": tuple(saved_problem["obs_shape"])})
-    agent = make_agent(config.agent, problem, network)
-
-    def params_of(key: jax.Array) -> Any:
-        state = agent.init(key)
-        return agent.policy_params(inject_all(state, agent.networks, {}, key) if was_injected else state)
-
-    shapes = jax.eval_shape(params_of, jax.random.key(0))
+    remedies = config.build_remedies(facts["environment"]["horizon"])
+    agent = make_agent(config.agent, problem, network, remedies)
+    shapes = agent.policy_params(shapes_after(agent, remedies, updates))
     with np.load(folder / "params.npz", allow_pickle=False) as saved:
         leaves = [saved[f"leaf_{index}"] for index in range(len(saved.files))]
     params = jax.tree.unflatten(jax.tree.structure(shapes), leaves)

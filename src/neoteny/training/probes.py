@@ -12,9 +12,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from neoteny.agents.agent import Agent, Network
-from neoteny.interventions.recycle import scores_by_activity, scores_by_gradient
-from neoteny.interventions.registry import losses_of
+from neoteny.agents.agent import Agent, TrainableNetwork
 from neoteny.plasticity import trainability
 from neoteny.plasticity.churn import policy_churn, value_churn
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
@@ -22,6 +20,8 @@ from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_i
 from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
 from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
+from neoteny.remedies.recycling import scores_by_activity, scores_by_gradient
+from neoteny.remedies.surgery import losses_of
 from neoteny.training.compiled import compiled
 from neoteny.training.session import Session
 
@@ -47,7 +47,9 @@ class Probes:
         self._passes = compiled(self._measure_on_device)
         self._begin = compiled(self._begin_fits)
         self._advance = compiled(self._advance_fits)
-        self._init = compiled(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
+        self._init = compiled(
+            lambda key: {name: network.init(key)["params"] for name, network in agent.networks.items()}
+        )
         self._modules: dict[str, Any] = {}
 
     def measure(self, session: Session, rows: NDArray[Any], pixels: dict[str, NDArray[Any]]) -> dict[str, float]:
@@ -77,7 +79,7 @@ class Probes:
         found |= self._trainability(session, fits)
         if session.earlier is not None:
             for name, now in values.items():
-                churn = policy_churn if name == "actor" else value_churn
+                churn = policy_churn if self._networks[name].kind == "policy" else value_churn
                 found[f"probe/{name}/churn"] = float(churn(now, session.earlier[name]))
         session.earlier = values
         return found
@@ -89,7 +91,10 @@ class Probes:
 
     def _find_modules(self, state: Tree, rows: Any, pixels: Any) -> dict[str, Any]:
         batch = self._batch(jnp.asarray(rows), pixels)
-        return {name: modules_of(partial(_forward, network, state, batch)) for name, network in self._networks.items()}
+        return {
+            name: modules_of(partial(_forward, network, _params(network, state), state, batch))
+            for name, network in self._networks.items()
+        }
 
     def _batch(self, rows: Array, pixels: dict[str, Array]) -> dict[str, Array]:
         return {name: value[0] for name, value in self._unpack(rows, pixels).items()}
@@ -101,10 +106,10 @@ class Probes:
         scalars: dict[str, Array] = {}
         arrays: dict[str, Any] = {}
         for name, network in self._networks.items():
-            params = _trained(getattr(state, network.params))
+            params = _params(network, state)
             passed = losses_of(state, network, batch, key)
             count = len(passed.values)
-            gradients = jax.tree.map(lambda leaf, count=count: leaf / count, _trained(passed.gradients))
+            gradients = jax.tree.map(lambda leaf, count=count: leaf / count, passed.gradients)
             measures = {
                 "gradient_sparsity": gradient_sparsity(gradients),
                 "gradient_l1": l1_norm(gradients),
@@ -113,7 +118,7 @@ class Probes:
                 "weight_norm": weight_norm(params),
                 **{
                     f"effective_lr/{layer}": value
-                    for layer, value in effective_learning_rate(gradients, params).items()
+                    for layer, value in effective_learning_rate({"params": gradients}, {"params": params}).items()
                 },
             }
             if network.anatomy.hidden:
@@ -126,21 +131,21 @@ class Probes:
             arrays[name] = self._of_values(network, state, batch)
         return scalars, arrays
 
-    def _of_values(self, network: Network, state: Tree, batch: dict[str, Array]) -> dict[str, Any]:
+    def _of_values(self, network: TrainableNetwork, state: Tree, batch: dict[str, Array]) -> dict[str, Any]:
         """What the kernel needs, of Q1 at the stored action or a fixed projection of the mean action."""
 
         def project(outputs: Tree) -> Array:
             values = network.value(outputs, batch)
-            return values[:, 0] if network.params != "actor" else values @ _direction(values.shape[-1])
+            return values[:, 0] if network.kind == "value" else values @ _direction(values.shape[-1])
 
-        params = getattr(state, network.params)
-        passed = collect(params, lambda p: network.forward(p, state, batch), project)
-        values = network.value(network.forward(params, state, batch), batch)
+        params = _params(network, state)
+        passed = collect(params, lambda p: _forward(network, p, state, batch), project)
+        values = network.value(_forward(network, params, state, batch), batch)
         features = passed.layers[network.anatomy.heads[0]].inputs
         layers = {"/".join(path): layer for path, layer in passed.layers.items()}
         return {"layers": layers, "features": features, "values": values}
 
-    def _on_host(self, name: str, network: Network, arrays: dict[str, Any]) -> dict[str, float]:
+    def _on_host(self, name: str, network: TrainableNetwork, arrays: dict[str, Any]) -> dict[str, float]:
         """Ranks of features and kernel, in float64."""
         found = arrays[name]
         features = np.asarray(found["features"], np.float64)
@@ -170,8 +175,8 @@ class Probes:
         """The values of each network, as functions of its parameters."""
         batch = self._batch(*given)
 
-        def values(network: Network, params: Tree) -> Array:
-            return network.value(network.forward(params, state, batch), batch)
+        def values(network: TrainableNetwork, params: Tree) -> Array:
+            return network.value(_forward(network, params, state, batch), batch)
 
         return {name: partial(values, network) for name, network in self._networks.items()}
 
@@ -180,7 +185,7 @@ class Probes:
     ) -> tuple[dict[str, trainability.Fit], dict[str, Array]]:
         values = self._values(state, given)
         fits = {name: trainability.begin(params[name], values[name]) for name in params}
-        new = {name: values[name](network.init(self._key)) for name, network in self._networks.items()}
+        new = {name: values[name](network.init(self._key)["params"]) for name, network in self._networks.items()}
         return fits, {name: trainability.random_target(outputs) for name, outputs in new.items()}
 
     def _advance_fits(
@@ -203,7 +208,7 @@ class Probes:
             keys = jax.random.split(jax.random.fold_in(self._key, 1), NEW_NETWORKS)
             new = [self._fit(self._init(key), session.state, given) for key in keys]
             session.new_fit = {name: float(np.mean([fits[name].least for fits in new])) for name in self._networks}
-        present = {name: getattr(session.state, network.params) for name, network in self._networks.items()}
+        present = {name: _params(network, session.state) for name, network in self._networks.items()}
         return self._fit(present, session.state, given)
 
     def _trainability(self, session: Session, fits: dict[str, trainability.Fit]) -> dict[str, float]:
@@ -213,15 +218,14 @@ class Probes:
         return {f"probe/{name}/trainability": float(fit.least) / new[name] for name, fit in fits.items()}
 
 
-def _forward(network: Network, state: Tree, batch: dict[str, Array]) -> Tree:
-    return network.forward(getattr(state, network.params), state, batch)
+def _params(network: TrainableNetwork, state: Tree) -> Tree:
+    """The trained parameters of a network."""
+    return getattr(state, network.name).params["params"]
 
 
-def _trained(params: Tree) -> Tree:
-    """Parameters or gradients without what an injection has frozen."""
-    if "injected" not in params:
-        return params
-    return {"params": params["params"], "injected": params["injected"]["trained"]}
+def _forward(network: TrainableNetwork, params: Tree, state: Tree, batch: dict[str, Array]) -> Tree:
+    """The outputs of a network with these trained parameters; its constants are those of the state."""
+    return network.forward({**getattr(state, network.name).params, "params": params}, state, batch)
 
 
 def _direction(size: int) -> NDArray[np.float32]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +14,8 @@ from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
 from neoteny import snapshot
-from neoteny.agents.agent import Agent, Report
-from neoteny.interventions.registry import inject_all
+from neoteny.agents.agent import Agent, NetworkState, UpdateReport
+from neoteny.agents.learner import Remedy, shapes_after
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.training.files import Damaged
@@ -62,7 +64,7 @@ class Session:
     """What each network said of it at the last measurement."""
     new_fit: dict[str, float] | None = None
     """The loss that a new network of each kind is left with on it, to compare trainability with."""
-    pending: list[tuple[Batch, Report]] = field(default_factory=list)
+    pending: list[tuple[Batch, UpdateReport]] = field(default_factory=list)
     """Updates that may still be running, in their order: whether they were finite, and their errors, is yet to be read.
     Between two ticks at most one."""
 
@@ -90,9 +92,9 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
     }, reason
 
 
-def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
+def restore(session: Session, agent: Agent, remedies: Sequence[Remedy], state: dict[str, Any]) -> bool:
     """Become the session that `state` was taken from, but for its replay; whether its environments did, too."""
-    session.state = _filled(_shapes(agent, state["agent"]), state["agent"])
+    session.state = _filled(shapes_after(agent, remedies, state["counters"]["updates"]), state["agent"])
     session.rng.bit_generator.state = state["rng"]
     session.metrics = state["metrics"]
     session.probe, session.earlier, session.new_fit = state["probe"], state["earlier"], state["new_fit"]
@@ -109,40 +111,45 @@ def restore(session: Session, agent: Agent, state: dict[str, Any]) -> bool:
     return True
 
 
-def _shapes(agent: Agent, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
-    """The shapes of the agent's state, with plasticity injected if it was when the state was saved."""
-    key = jax.random.key(0)
-    if not any("['injected']" in name for name in saved["parameters"]):
-        return jax.eval_shape(agent.init, key)
-    return jax.eval_shape(lambda key: inject_all(agent.init(key), agent.networks, {}, key), key)
-
-
-def _kind(name: str, leaf: Any) -> str:
-    if leaf.dtype == np.uint32:  # only keys are
-        return "random"
-    return "optimiser" if name.split("[")[0].endswith("_opt") or name.startswith(".opt") else "parameters"
-
-
 def _leaves(state: Any) -> dict[str, dict[str, NDArray[Any]]]:
-    """An agent's state as named arrays: its parameters, its optimisers, its keys."""
-    found: dict[str, dict[str, NDArray[Any]]] = {"parameters": {}, "optimiser": {}, "random": {}}
+    """An agent's state as named arrays: its optimisers, its keys, and its parameters with everything else."""
+    optimisers = {f".{name}.opt" for name in vars(state) if isinstance(getattr(state, name), NetworkState)}
+    parts: dict[str, dict[str, NDArray[Any]]] = {"parameters": {}, "optimiser": {}, "random": {}}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        name = jax.tree_util.keystr(path)
-        found[_kind(name, leaf)][name] = np.array(leaf)
-    return found
+        kind = "optimiser" if jax.tree_util.keystr(path[:2]) in optimisers else "parameters"
+        parts["random" if leaf.dtype == np.uint32 else kind][jax.tree_util.keystr(path)] = np.array(leaf)
+    return parts
 
 
 def _filled(shapes: Any, saved: dict[str, dict[str, NDArray[Any]]]) -> Any:
     """A state of these shapes with the saved arrays in it."""
+    arrays = {_present_name(name): value for part in saved.values() for name, value in part.items()}
 
     def fill(path: Any, shape: Any) -> Any:
         name = jax.tree_util.keystr(path)
-        value = saved[_kind(name, shape)].get(name)
+        value = arrays.get(name)
         if value is None:
             raise Damaged(f"it has no {name}, which this agent has")
-        made = jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
-        if made.shape != shape.shape or made.dtype != shape.dtype:
-            raise Damaged(f"its {name} is {made.dtype}{made.shape}, and this agent's {shape.dtype}{shape.shape}")
-        return made
+        filled = jnp.array(value)  # a copy: the state is donated, and must not alias NumPy's memory
+        if filled.shape != shape.shape or filled.dtype != shape.dtype:
+            raise Damaged(f"its {name} is {filled.dtype}{filled.shape}, and this agent's {shape.dtype}{shape.shape}")
+        return filled
 
     return jax.tree_util.tree_map_with_path(fill, shapes)
+
+
+_EARLIER_NAMES = {
+    r"^\.(actor|critics)_(target|opt)\b": r".\1.\2",
+    r"^\.(actor|critics)(?=\[)": r".\1.params",
+    r"^\.online(?=\[)": ".critics.params",
+    r"^\.target(?=\[)": ".critics.target",
+    r"^\.opt(?=\[)": ".critics.opt",
+    r"(?<=\.mu|\.nu)\['params'\]": "",
+}
+"""How the first checkpoints named the arrays of an agent's state, before each network had a state of its own."""
+
+
+def _present_name(name: str) -> str:
+    for earlier, present in _EARLIER_NAMES.items():
+        name = re.sub(earlier, present, name)
+    return name

@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
 from neoteny import envs
-from neoteny.agents.agent import Agent, Problem, Report
+from neoteny.agents.agent import Agent, Problem, UpdateReport, check_state
+from neoteny.agents.learner import Remedy, operate
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
-from neoteny.interventions.registry import Intervention, make, reset_names
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
@@ -40,8 +40,9 @@ class Setup:
     act: Any
     update: Any
     evaluation: Any
-    interventions: tuple[tuple[Intervention, Any], ...]
-    """Each with its compiled function (state, rows, pixels, key) -> state."""
+    remedies: tuple[Remedy, ...]
+    surgeries: tuple[tuple[Remedy, Any], ...]
+    """The remedies that do surgery, each with its compiled function (state, rows, pixels, key) -> state."""
     probes: Probes | None
     evaluation_envs: SyncVectorEnv | None
     facts: dict[str, Any]
@@ -77,10 +78,12 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         "backend": backend,
         "horizon": horizon,
     }
-    agent = make_agent(config.agent, problem, network)
+    remedies = config.build_remedies(horizon)
+    agent = make_agent(config.agent, problem, network, remedies)
+    state = _begin(agent, config)
     unpack = _unpacking(buffer.layout)
 
-    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, Report]:
+    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, UpdateReport]:
         return agent.update(state, unpack(rows, pixels) | ({} if weights is None else {"weight": weights}))
 
     setup = Setup(
@@ -90,13 +93,14 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         compiled(agent.act),
         compiled(update, donate_argnums=0),
         compiled(agent.policy),
-        _interventions(config, agent, unpack, config.planned_updates(horizon)),
+        remedies,
+        _surgeries(remedies, agent, unpack),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         _evaluation_envs(config, make_env),
         facts,
     )
     session = Session(
-        state=agent.init(jax.random.key(config.seed)),
+        state=state,
         buffer=buffer,
         envs=made,
         obs=first_observations(made, seeds(config)),
@@ -110,26 +114,28 @@ def seeds(config: TrainConfig, *more: int) -> list[int | None]:
     return [int(s) for s in np.random.SeedSequence([config.seed, 0, *more]).generate_state(config.num_envs)]
 
 
-def _interventions(
-    config: TrainConfig, agent: Agent, unpack: Callable[..., dict[str, Any]], updates: int
-) -> tuple[tuple[Intervention, Any], ...]:
-    """Return the interventions of a run that was planned to make so many updates."""
-    found = []
-    for name in config.plasticity.intervention:
-        for label, network in agent.networks.items():
-            if not network.anatomy.hidden:
-                raise UsageError(f"--intervention {name} does not know the layers of the {label}'s own network")
-        made = make(name, config.plasticity.numbers(name, updates))
-        since = config.plasticity.reset_from
-        if name == "reset" and since is not None and since not in (names := reset_names(agent.networks)):
-            raise UsageError(f"--reset-from must be one of {', '.join(names)}, got {since!r}")
+def _begin(agent: Agent, config: TrainConfig) -> Any:
+    """Return the agent's first state, after a look at whether agent and remedies fit each other."""
+    for remedy in config.remedies:
+        remedy.check(agent.networks)
+    state = agent.init(jax.random.key(config.seed))
+    check_state(state, agent.networks)
+    return state
 
-        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any, made: Intervention = made) -> Any:
+
+def _surgeries(
+    remedies: tuple[Remedy, ...], agent: Agent, unpack: Callable[..., dict[str, Any]]
+) -> tuple[tuple[Remedy, Any], ...]:
+    """Return the remedies that do surgery, each with its compiled function."""
+
+    def compiled_surgery(remedy: Remedy) -> Any:
+        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any) -> Any:
             batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
-            return made.apply(state, agent.networks, batch, key)
+            return operate(remedy, remedies, state, agent.networks, batch, key)
 
-        found.append((made, compiled(apply)))
-    return tuple(found)
+        return compiled(apply)
+
+    return tuple((remedy, compiled_surgery(remedy)) for remedy in remedies if remedy.surgery is not None)
 
 
 def _unpacking(layout: Layout) -> Callable[..., dict[str, Any]]:

@@ -116,7 +116,7 @@ def resume(
 
         def use(found: Checkpoint, state: dict[str, Any]) -> None:
             _check_same_config(directory, found, recorded)
-            restored[:] = [restore(session, setup.agent, state)]
+            restored[:] = [restore(session, setup.agent, setup.remedies, state)]
             try:
                 session.buffer.restore(state["replay"])
             except ValueError as error:

@@ -1,4 +1,4 @@
-"""The interventions on torch modules, in place: recycling, shrink and perturb, reset. No JAX."""
+"""The remedies on torch modules, in place: recycling, shrink and perturb, reset. No JAX."""
 
 from __future__ import annotations
 

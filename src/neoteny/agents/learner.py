@@ -1,0 +1,206 @@
+"""One gradient step, written once for every agent, and the places in it where a remedy may act.
+
+An agent says what each of its networks minimises (`TrainableNetwork.loss`). A step is: the loss of each transition, its
+weighted mean plus the remedies' penalties, the gradient, the optimiser, the remedies' changes after a step; and it is
+taken only if loss and gradient are finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from neoteny.agents.agent import Agent, NetworkState, TrainableNetwork, copied
+
+Tree = Any
+
+
+class Step(NamedTuple):
+    """A gradient step as remedies see it."""
+
+    network: TrainableNetwork
+    own: NetworkState
+    """The network before the step."""
+    state: Tree
+    """The agent's whole state before the step."""
+    batch: dict[str, Array]
+    loss: Array
+    """The weighted mean of the losses, without penalties; to a penalty a constant."""
+    grads: Tree
+    """Of loss and penalties for the trained parameters; None to a penalty."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a remedy does, as optional pure functions; those that are None do nothing.
+
+    Every function is for one network at a time and can be compiled. A tree called `params` is the collection of trained
+    parameters, without Flax's outer "params". `memory` is what the remedy itself remembers of the network.
+    """
+
+    name: str
+    memory: Callable[[TrainableNetwork, Tree, Array], Tree] | None = None
+    """(network, params, key) -> its memory when the network is new."""
+    penalty: Callable[[Tree, Tree, Tree, Step], Array] | None = None
+    """(params, outputs, memory, step) -> what is added to the loss."""
+    optimiser: Callable[[TrainableNetwork], optax.GradientTransformation] | None = None
+    """network -> the optimiser that takes the place of its own."""
+    after_step: Callable[[NetworkState, Tree, Step], tuple[Tree, Tree]] | None = None
+    """(network after the optimiser's step, memory, step) -> (params, memory): a projection, or what is remembered."""
+    surgery: Callable[[TrainableNetwork, NetworkState, Tree, dict[str, Array], Array], Surgery] | None = None
+    """(network, its state, the agent's state, batch, key) -> what is changed at the remedy's moments."""
+    done: Callable[[int], int] = lambda updates: 0
+    """updates -> how often surgery has been done once so many updates were made."""
+    reshapes: bool = False
+    """Whether surgery changes the shapes of the state, so that what follows is compiled once more."""
+    followed: Callable[[Tree, Tree, Tree], Tree] | None = None
+    """(memory, params after somebody's surgery, which were changed) -> its memory."""
+    apply: Callable[..., Tree] | None = None
+    """(module, variables, *inputs) -> outputs, of a network to whose variables surgery has added a collection of
+    constants that is called like the remedy."""
+
+
+class Surgery(NamedTuple):
+    """What surgery made of a network, and which of its trained parameters were changed: booleans of their shapes."""
+
+    own: NetworkState
+    changed: Tree
+
+
+class Learner:
+    """The gradient step of an agent under these remedies."""
+
+    def __init__(self, remedies: Sequence[Remedy] = ()) -> None:
+        self._remedies = tuple(remedies)
+
+    def apply(self, module: Any, variables: Tree, *inputs: Array) -> Any:
+        """The output of a Flax module; if a remedy has added constants to its variables, as that remedy computes it."""
+        for remedy in self._remedies:
+            if remedy.apply is not None and remedy.name in variables:
+                return remedy.apply(module, variables, *inputs)
+        return module.apply(variables, *inputs)
+
+    def begin(self, network: TrainableNetwork, key: Array) -> NetworkState:
+        """A new network, with the optimiser's state and the remedies' memory at their beginning."""
+        variables = network.init(key)
+        params = variables["params"]
+        memory = {
+            remedy.name: copied(remedy.memory(network, params, jax.random.fold_in(key, index)))
+            for index, remedy in enumerate(self._remedies)
+            if remedy.memory is not None
+        }
+        target = copied(variables) if network.has_target else None
+        return NetworkState(variables, target, self.optimiser(network).init(params), memory)
+
+    def optimiser(self, network: TrainableNetwork) -> optax.GradientTransformation:
+        """The network's own optimiser, or that of the remedy which replaces it."""
+        replacing = [remedy.optimiser for remedy in self._remedies if remedy.optimiser is not None]
+        return replacing[0](network) if replacing else network.optimiser
+
+    def step(
+        self,
+        network: TrainableNetwork,
+        state: Tree,
+        batch: dict[str, Array],
+        key: Array,
+        then: Callable[[Tree, Array, dict[str, Array]], Tree] = lambda state, loss, told: state,
+    ) -> tuple[Tree, Array, dict[str, Array], Array]:
+        """One gradient step of one network.
+
+        Args:
+            network: the network that learns.
+            state: the agent's state.
+            batch: transitions, by field.
+            key: the randomness of the loss.
+            then: (state, loss, told) -> state, what else the agent changes if the step is taken.
+
+        Returns:
+            the state, the loss without penalties, what the loss told, and whether the step was taken: only if loss and
+            gradient are finite.
+        """
+        own: NetworkState = getattr(state, network.name)
+
+        def objective(params: Tree) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+            outputs = network.forward({**own.params, "params": params}, state, batch)
+            losses, told = network.loss(outputs, state, batch, key)
+            loss = (batch["weight"] * losses).mean() if network.weighted and "weight" in batch else losses.mean()
+            seen = Step(network, own, state, batch, jax.lax.stop_gradient(loss), None)
+            penalties = [
+                remedy.penalty(params, outputs, own.memory.get(remedy.name), seen)
+                for remedy in self._remedies
+                if remedy.penalty is not None
+            ]
+            return sum(penalties, loss), (loss, told)
+
+        (total, (loss, told)), grads = jax.value_and_grad(objective, has_aux=True)(own.params["params"])
+
+        def taken(state: Tree) -> Tree:
+            seen = Step(network, own, state, batch, loss, grads)
+            updates, opt = self.optimiser(network).update(grads, own.opt, own.params["params"])
+            params = optax.apply_updates(own.params["params"], updates)
+            new = replace(own, params={**own.params, "params": params}, opt=opt)
+            for remedy in self._remedies:
+                if remedy.after_step is not None:
+                    params, memory = remedy.after_step(new, own.memory.get(remedy.name), seen)
+                    kept = new.memory if remedy.memory is None else {**new.memory, remedy.name: memory}
+                    new = replace(new, params={**new.params, "params": params}, memory=kept)
+            return then(replace(state, **{network.name: new}), loss, told)
+
+        # The step is taken inside the condition, so that the state is still updated in place.
+        finite = jnp.isfinite(total + sum(_total(leaf) for leaf in jax.tree.leaves(grads)))
+        return jax.lax.cond(finite, taken, lambda state: state, state), loss, told, finite
+
+
+def operate(
+    remedy: Remedy,
+    remedies: Sequence[Remedy],
+    state: Tree,
+    networks: Mapping[str, TrainableNetwork],
+    batch: dict[str, Array],
+    key: Array,
+) -> Tree:
+    """The surgery of one remedy on every network, each seen as it was before any was changed.
+
+    Args:
+        remedy: the one that operates.
+        remedies: all of the agent's, whose memory follows what is changed.
+        state: the agent's state.
+        networks: the agent's networks.
+        batch: transitions, by field.
+        key: the randomness of the surgery.
+    """
+    assert remedy.surgery is not None
+    changes = {}
+    for network, own_key in zip(networks.values(), jax.random.split(key, len(networks)), strict=True):
+        own, changed = remedy.surgery(network, getattr(state, network.name), state, batch, own_key)
+        memory = dict(own.memory)
+        for other in remedies:
+            if other.followed is not None:
+                memory[other.name] = other.followed(memory[other.name], own.params["params"], changed)
+        changes[network.name] = replace(own, memory=memory)
+    return replace(state, **changes)
+
+
+def shapes_after(agent: Agent, remedies: Sequence[Remedy], updates: int) -> Tree:
+    """The shapes of an agent's state after so many updates, with what surgery has changed of them until then."""
+
+    def made(key: Array) -> Tree:
+        state = agent.init(key)
+        for remedy in remedies:
+            for _ in range(remedy.done(updates) if remedy.reshapes else 0):
+                state = operate(remedy, remedies, state, agent.networks, {}, key)
+        return state
+
+    return jax.eval_shape(made, jax.random.key(0))
+
+
+def _total(leaf: Array) -> Array:
+    """The sum of an array, which is finite only if every entry is; by a product, far faster on the CPU than a sum."""
+    rows = leaf.reshape(-1, leaf.shape[-1]) if leaf.ndim > 1 else leaf.reshape(1, -1)
+    return (jnp.ones(rows.shape[0]) @ rows).sum()

@@ -1,1 +1,0 @@
-"""Restoring plasticity: pure functions over parameter trees, that know nothing of a particular agent."""

@@ -1,0 +1,32 @@
+"""Remedies for the loss of plasticity, one file each; any of them may be combined.
+
+A remedy is a configuration, such as `ReDo(tau=0.1)`, that a run takes: ``TrainConfig(env, remedies=(ReDo(),))``, or
+``--remedy redo --redo-tau 0.1`` on the command line. `neoteny.remedies.registry` lists all by name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from neoteny.remedies.config import RemedyConfig
+from neoteny.remedies.registry import REMEDIES
+
+if TYPE_CHECKING:
+    from neoteny.remedies.injection import Injection
+    from neoteny.remedies.redo import ReDo
+    from neoteny.remedies.regrama import ReGraMa
+    from neoteny.remedies.reset import Reset
+    from neoteny.remedies.shrink_perturb import ShrinkPerturb
+
+__all__ = ["REMEDIES", "Injection", "ReDo", "ReGraMa", "RemedyConfig", "Reset", "ShrinkPerturb"]
+
+
+if not TYPE_CHECKING:  # each brings JAX with it: loaded when first used
+
+    def __getattr__(name: str) -> Any:
+        for place in REMEDIES.values():
+            module, _, kind = place.partition(":")
+            if kind == name:
+                return getattr(import_module(module), kind)
+        raise AttributeError(f"module 'neoteny.remedies' has no attribute {name!r}")
