@@ -44,7 +44,7 @@ def one_update(agent: Any, state: Any, data: dict[str, np.ndarray]) -> tuple[Any
 
 def gradient(opt: Any) -> Any:
     """What Adam was given, from its first moment after one step: (1 - 0.9) g."""
-    return jax.tree.map(lambda moment: np.asarray(moment, np.float64) / 0.1, opt[0].mu)
+    return {"params": jax.tree.map(lambda moment: np.asarray(moment, np.float64) / 0.1, opt[0].mu)}
 
 
 def float64(tree: Any) -> Any:
@@ -103,9 +103,11 @@ def assert_gradient(loss: Any, params: Any, found: Any) -> None:
             assert got[entry] == pytest.approx((slopes[0] - slopes[1]) / 2e-6, rel=1e-5, abs=1e-5)
 
 
-def moved(tree: Any) -> Any:
+def with_moved_targets(state: Any, *names: str) -> Any:
     """So that targets and what they follow disagree, and using one for the other shows."""
-    return jax.tree.map(lambda leaf: leaf * 1.1 + 0.01, tree)
+    own = {name: getattr(state, name) for name in names}
+    moved = {name: jax.tree.map(lambda leaf: leaf * 1.1 + 0.01, one.params) for name, one in own.items()}
+    return replace(state, **{name: replace(one, target=moved[name]) for name, one in own.items()})
 
 
 @pytest.mark.parametrize("weights", [False, True])
@@ -113,7 +115,7 @@ def test_td3(weights: bool) -> None:
     config = TD3Config((16, 8), policy_delay=1)
     agent = td3.make(config, CONTINUOUS)
     state, data = agent.init(jax.random.key(0)), batch(False, weights)
-    state = replace(state, actor_target=moved(state.actor), critics_target=moved(state.critics))
+    state = with_moved_targets(state, "actor", "critics")
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
 
@@ -123,27 +125,27 @@ def test_td3(weights: bool) -> None:
 
     noise = np.asarray(jax.random.normal(jax.random.split(state.key)[1], (BATCH, ACTIONS)), np.float64)
     noise = np.clip(0.2 * noise, -0.5, 0.5) * SCALE
-    target_action = np.clip(policy(p.actor_target, d["next_obs"]) + noise, LOW, HIGH)
-    values = twin_critics(p.critics_target, mlp, d["next_obs"], target_action)
+    target_action = np.clip(policy(p.actor.target, d["next_obs"]) + noise, LOW, HIGH)
+    values = twin_critics(p.critics.target, mlp, d["next_obs"], target_action)
     y = d["reward"] + 0.99 * (1 - d["terminated"]) * values.min(axis=0)
 
     def critics_loss(params: Any) -> float:
         errors = twin_critics(params, mlp, d["obs"], d["action"]) - y
         return float((d.get("weight", 1.0) * (errors**2).sum(axis=0)).mean())
 
-    errors = np.abs(twin_critics(p.critics, mlp, d["obs"], d["action"]) - y).mean(axis=0)
+    errors = np.abs(twin_critics(p.critics.params, mlp, d["obs"], d["action"]) - y).mean(axis=0)
     np.testing.assert_allclose(report.errors[0], errors, rtol=1e-5, atol=1e-5)
-    assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics), rel=1e-5)
-    assert_gradient(critics_loss, p.critics, gradient(after.critics_opt))
+    assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics.params), rel=1e-5)
+    assert_gradient(critics_loss, p.critics.params, gradient(after.critics.opt))
 
     def actor_loss(params: Any) -> float:
-        return float(-twin_critics(float64(after.critics), mlp, d["obs"], policy(params, d["obs"]))[0].mean())
+        return float(-twin_critics(float64(after.critics.params), mlp, d["obs"], policy(params, d["obs"]))[0].mean())
 
-    assert float(report.metrics["actor_loss"]) == pytest.approx(actor_loss(p.actor), rel=1e-5)
-    assert_gradient(actor_loss, p.actor, gradient(after.actor_opt))
+    assert float(report.metrics["actor_loss"]) == pytest.approx(actor_loss(p.actor.params), rel=1e-5)
+    assert_gradient(actor_loss, p.actor.params, gradient(after.actor.opt))
     np.testing.assert_allclose(
-        jax.tree.leaves(after.critics_target)[0],
-        jax.tree.leaves(p.critics_target)[0] * 0.995 + np.asarray(jax.tree.leaves(after.critics)[0]) * 0.005,
+        jax.tree.leaves(after.critics.target)[0],
+        jax.tree.leaves(p.critics.target)[0] * 0.995 + np.asarray(jax.tree.leaves(after.critics.params)[0]) * 0.005,
         rtol=1e-5, atol=1e-6,
     )  # fmt: skip
 
@@ -153,7 +155,7 @@ def test_sac(weights: bool) -> None:
     config = SACConfig(8, 1, 8, 2, policy_delay=1, weight_decay=0.0, alpha=0.3)
     agent = sac.make(config, CONTINUOUS)
     state, data = agent.init(jax.random.key(0)), batch(False, weights)
-    state = replace(state, critics_target=moved(state.critics))
+    state = with_moved_targets(state, "critics")
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
     obs, next_obs = d["obs"] / np.sqrt(1 + 1e-8), d["next_obs"] / np.sqrt(1 + 1e-8)  # fresh statistics: mean 0, var 1
@@ -169,28 +171,28 @@ def test_sac(weights: bool) -> None:
         return np.tanh(x) * SCALE + MIDDLE, density.sum(axis=1)
 
     key, sample_key = jax.random.split(state.key)
-    action, log_prob = draw(p.actor, next_obs, sample_key)
-    value = twin_critics(p.critics_target, simba, next_obs, action).min(axis=0) - 0.3 * log_prob
+    action, log_prob = draw(p.actor.params, next_obs, sample_key)
+    value = twin_critics(p.critics.target, simba, next_obs, action).min(axis=0) - 0.3 * log_prob
     y = d["reward"] + 0.99 * (1 - d["terminated"]) * value
 
     def critics_loss(params: Any) -> float:
         errors = twin_critics(params, simba, obs, d["action"]) - y
         return float((d.get("weight", 1.0) * (errors**2).sum(axis=0)).mean())
 
-    errors = np.abs(twin_critics(p.critics, simba, obs, d["action"]) - y).mean(axis=0)
+    errors = np.abs(twin_critics(p.critics.params, simba, obs, d["action"]) - y).mean(axis=0)
     np.testing.assert_allclose(report.errors[0], errors, rtol=1e-5, atol=1e-5)
-    assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics), rel=1e-5)
-    assert_gradient(critics_loss, p.critics, gradient(after.critics_opt))
+    assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics.params), rel=1e-5)
+    assert_gradient(critics_loss, p.critics.params, gradient(after.critics.opt))
     actor_key = jax.random.split(key)[1]
 
     def actor_loss(params: Any) -> float:
         chosen, density = draw(params, obs, actor_key)
-        values = twin_critics(float64(after.critics), simba, obs, chosen).min(axis=0)
+        values = twin_critics(float64(after.critics.params), simba, obs, chosen).min(axis=0)
         return float((0.3 * density - values).mean())
 
-    assert float(report.metrics["actor_loss"]) == pytest.approx(actor_loss(p.actor), rel=1e-5, abs=1e-5)
-    assert_gradient(actor_loss, p.actor, gradient(after.actor_opt))
-    entropy = -draw(p.actor, obs, actor_key)[1].mean()
+    assert float(report.metrics["actor_loss"]) == pytest.approx(actor_loss(p.actor.params), rel=1e-5, abs=1e-5)
+    assert_gradient(actor_loss, p.actor.params, gradient(after.actor.opt))
+    entropy = -draw(p.actor.params, obs, actor_key)[1].mean()
     slope = 0.3 * (entropy + ACTIONS)  # d/dlog(alpha) of -alpha (log pi + target), target = -|A|
     assert float(after.alpha_opt[0].mu) / 0.1 == pytest.approx(slope, rel=1e-5)
 
@@ -199,24 +201,24 @@ def test_sac(weights: bool) -> None:
 def test_ddqn(weights: bool) -> None:
     agent = ddqn.make(DDQNConfig((16, 8)), DISCRETE)
     state, data = agent.init(jax.random.key(0)), batch(True, weights)
-    state = replace(state, target=moved(state.target))
+    state = with_moved_targets(state, "critics")
     after, report = one_update(agent, state, data)
     p, d = float64(state), float64(data)
 
     def value_of(params: Any, obs: np.ndarray) -> np.ndarray:
         return head(params["params"]["head"], mlp(params["params"]["trunk"], obs))
 
-    best = value_of(p.online, d["next_obs"]).argmax(axis=1)
-    value = value_of(p.target, d["next_obs"])[np.arange(BATCH), best]
+    best = value_of(p.critics.params, d["next_obs"]).argmax(axis=1)
+    value = value_of(p.critics.target, d["next_obs"])[np.arange(BATCH), best]
     y = d["reward"] + 0.99 * (1 - d["terminated"]) * value
 
     def loss(params: Any) -> float:
         chosen = value_of(params, d["obs"])[np.arange(BATCH), data["action"]]
         return float((d.get("weight", 1.0) * (chosen - y) ** 2).mean())
 
-    assert float(report.metrics["critic_loss"]) == pytest.approx(loss(p.online), rel=1e-5)
-    assert_gradient(loss, p.online, gradient(after.opt))
-    chosen = value_of(p.online, d["obs"])[np.arange(BATCH), data["action"]]
+    assert float(report.metrics["critic_loss"]) == pytest.approx(loss(p.critics.params), rel=1e-5)
+    assert_gradient(loss, p.critics.params, gradient(after.critics.opt))
+    chosen = value_of(p.critics.params, d["obs"])[np.arange(BATCH), data["action"]]
     np.testing.assert_allclose(report.errors[0], np.abs(chosen - y), rtol=1e-5, atol=1e-5)
 
 
@@ -228,25 +230,25 @@ def test_td3_moves_actor_and_targets_every_second_update() -> None:
     agent = td3.make(TD3Config((8,)), CONTINUOUS)
     first = agent.init(jax.random.key(0))
     second, _ = one_update(agent, first, batch(False, False))
-    assert same(second.actor, first.actor)
-    assert same(second.critics_target, first.critics_target)
-    assert not same(second.critics, first.critics)
+    assert same(second.actor.params, first.actor.params)
+    assert same(second.critics.target, first.critics.target)
+    assert not same(second.critics.params, first.critics.params)
     third, _ = one_update(agent, second, batch(False, False))
-    assert not same(third.actor, second.actor)
-    assert not same(third.actor_target, second.actor_target)
-    assert not same(third.critics_target, second.critics_target)
+    assert not same(third.actor.params, second.actor.params)
+    assert not same(third.actor.target, second.actor.target)
+    assert not same(third.critics.target, second.critics.target)
 
 
 def test_sac_makes_two_actor_steps_every_second_update() -> None:
     agent = sac.make(SACConfig(8, 1, 8, 1), CONTINUOUS)
     first = agent.init(jax.random.key(0))
     second, _ = one_update(agent, first, batch(False, False))
-    assert same(second.actor, first.actor)
-    assert not same(second.critics_target, first.critics_target)  # targets at every update
+    assert same(second.actor.params, first.actor.params)
+    assert not same(second.critics.target, first.critics.target)  # targets at every update
     third, _ = one_update(agent, second, batch(False, False))
-    assert not same(third.actor, second.actor)
-    assert (int(third.actor_opt[0].count), int(third.alpha_opt[0].count)) == (2, 2)
-    assert int(third.critics_opt[0].count) == 2
+    assert not same(third.actor.params, second.actor.params)
+    assert (int(third.actor.opt[0].count), int(third.alpha_opt[0].count)) == (2, 2)
+    assert int(third.critics.opt[0].count) == 2
 
 
 def test_weight_decay_is_adamws_and_spares_alpha() -> None:
@@ -256,7 +258,7 @@ def test_weight_decay_is_adamws_and_spares_alpha() -> None:
         agent = sac.make(SACConfig(8, 1, 8, 1, weight_decay=decay, lr=1e-2, policy_delay=1), CONTINUOUS)
         start = agent.init(jax.random.key(0))
         states.append(one_update(agent, start, batch(False, False))[0])
-    for plain, decayed, begun in zip(*(jax.tree.leaves(s.critics) for s in (*states, start)), strict=True):
+    for plain, decayed, begun in zip(*(jax.tree.leaves(s.critics.params) for s in (*states, start)), strict=True):
         np.testing.assert_allclose(plain - decayed, 1e-2 * 0.5 * begun, rtol=1e-3, atol=1e-6)
     assert float(states[0].log_alpha) == pytest.approx(float(states[1].log_alpha), abs=1e-6)
 
@@ -264,10 +266,10 @@ def test_weight_decay_is_adamws_and_spares_alpha() -> None:
 def test_the_hard_target_is_copied_when_due() -> None:
     agent = ddqn.make(DDQNConfig((4,), target_every=8, utd=0.25), DISCRETE)  # every 2 updates
     state = agent.init(jax.random.key(0))
-    first = jax.tree.leaves(state.target)[1].copy()
+    first = jax.tree.leaves(state.critics.target)[1].copy()
     for update in (1, 2):
         state, _ = one_update(agent, state, batch(True, False))
-        same = bool((jax.tree.leaves(state.target)[1] == first).all())
+        same = bool((jax.tree.leaves(state.critics.target)[1] == first).all())
         assert same == (update == 1)
 
 
@@ -319,7 +321,7 @@ def test_epsilon_falls_over_the_exploration_phase() -> None:
     agent = ddqn.make(DDQNConfig((8,), exploration_fraction=0.5), DISCRETE)
     state = agent.init(jax.random.key(0))
     obs = jnp.ones((4_000, OBS))
-    greedy = int(agent.policy(state.online, obs[:1])[0])
+    greedy = int(agent.policy(state.critics.params, obs[:1])[0])
     for step, epsilon in ((0, 1.0), (250, 0.505), (500, 0.01), (900, 0.01)):
         actions, _ = agent.act(agent.policy_params(state), state.acting, obs, jnp.float32(step))
         assert float((actions != greedy).mean()) == pytest.approx(epsilon * 2 / 3, abs=0.03)

@@ -71,9 +71,9 @@ WRONG = [
         "learnin_starts = 3",
         "with _ for -; did you mean learning_starts?",
     ),
-    (SETTING, 'intervention = ["rest"]', "intervention must be one of regrama, redo"),
-    (SETTING, 'intervention = "redo"', "must be a list of strings, got 'redo': write ['redo']"),
-    (SETTING, "redo_tau = 0.1", "redo_tau is for intervention redo, which is not asked for"),
+    (SETTING, 'remedy = ["rest"]', "remedy must be one of regrama, redo"),
+    (SETTING, 'remedy = "redo"', "must be a list of strings, got 'redo': write ['redo']"),
+    (SETTING, "redo_tau = 0.1", "redo_tau is for remedy redo, which is not asked for"),
     (
         UNIFORM,
         'uniform = { replay = "unifrom" }',

@@ -65,13 +65,17 @@ def test_no_suite_carries_an_effect_that_the_paper_does_not_give_for_it(name: st
 
 
 def _settings(plan: Plan) -> dict[str, set[Any]]:
-    """The values of each setting, by its name; those of interventions that are not asked for are None."""
+    """The values of each setting, by its name."""
     found: dict[str, set[Any]] = {}
     for run in plan.runs:
+        for remedy in run.config.remedies:
+            for field in dataclasses.fields(remedy):
+                found.setdefault(remedy.setting(field.name), set()).add(getattr(remedy, field.name))
+        found.setdefault("remedy", set()).add(tuple(remedy.name for remedy in run.config.remedies))
         for part in (run.config, run.config.agent, run.config.replay, run.config.plasticity):
             for field in dataclasses.fields(part):
                 value = getattr(part, field.name)
-                if field.name not in ("agent", "replay", "plasticity") or isinstance(value, str):
+                if field.name not in ("agent", "replay", "plasticity", "remedies") or isinstance(value, str):
                     found.setdefault(field.name, set()).add(value)
     return found
 

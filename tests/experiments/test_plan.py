@@ -15,6 +15,7 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import cgroup_quota, usable_cores
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans, scales_of
+from neoteny.remedies import ReDo, ShrinkPerturb
 from neoteny.replay.registry import make_sampler
 from neoteny.training.config import TrainConfig
 
@@ -25,7 +26,7 @@ SMALL: dict[str, Any] = {
     "steps": 1_000,
     "seeds": [1, 2, 3],
     "settings": {"widths": [16], "eval_every": 500},
-    "methods": {"uniform": {}, "swd": {"replay": "swd", "decay_steps": 300, "intervention": ["redo"]}},
+    "methods": {"uniform": {}, "swd": {"replay": "swd", "decay_steps": 300, "remedy": ["redo"]}},
 }
 EVERY = list(papers_plans())
 WITH_LAPTOP = [name for name in EVERY if "laptop" in scales_of(name)]
@@ -37,7 +38,7 @@ def test_a_plan_expands_to_its_product() -> None:
     assert {run.method for run in plan.runs} == {"uniform, utd 1", "uniform, utd 2", "swd, utd 1", "swd, utd 2"}
     one = next(run.config for run in plan.runs if run.method == "swd, utd 2" and run.config.seed == 3)
     assert (one.agent.utd, one.agent.widths, one.replay.decay_steps) == (2, (16,), 300)  # type: ignore[union-attr]
-    assert (one.plasticity.intervention, one.total_timesteps, one.threads) == (("redo",), 1_000, 1)
+    assert (one.remedies, one.total_timesteps, one.threads) == ((ReDo(),), 1_000, 1)
     assert [run.config.seed for run in plan.runs] == [1] * 8 + [2] * 8 + [3] * 8  # seeds change slowest
 
 
@@ -93,7 +94,7 @@ def test_the_papers_plans_are_the_papers() -> None:
     }
     assert {r.config.agent.utd for r in load_plan("swd/fig7").runs} == {1, 2, 5}
     swd_sp = next(r.config for r in load_plan("swd/fig8").runs if r.method == "swd + s&p")
-    assert (swd_sp.replay.replay, swd_sp.plasticity.intervention) == ("swd", ("shrink-perturb",))
+    assert (swd_sp.replay.replay, swd_sp.remedies) == ("swd", (ShrinkPerturb(),))
 
 
 @pytest.mark.parametrize("name", WITH_LAPTOP)

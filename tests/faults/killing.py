@@ -19,10 +19,10 @@ from patience import HANG
 
 AGENTS = {
     "td3": "--env Hopper-v5 --steps 6000 --learning-starts 300 --capacity 1500 --widths 16 --batch-size 16 "
-    "--probe-every 500 --intervention redo --redo-every 700",
+    "--probe-every 500 --remedy redo --redo-every 700",
     "sac": "--env dm_control/cartpole-swingup-v0 --steps 3500 --learning-starts 300 --capacity 1200 --actor-width 8 "
     "--critic-width 8 --critic-blocks 1 --batch-size 16 --probe-every 0 "
-    "--intervention shrink-perturb --shrink-every 900",
+    "--remedy shrink-perturb --shrink-every 900",
     "ddqn": "--env ALE/Breakout-v5 --steps 2600 --learning-starts 300 --capacity 900 --cnn-width 16 --batch-size 8 "
     "--probe-every 0",
 }

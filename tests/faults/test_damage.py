@@ -18,6 +18,7 @@ import neoteny
 from killing import same
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
+from neoteny.remedies import Injection
 from neoteny.training import checkpoint, files
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import describe, facts_of
@@ -326,11 +327,13 @@ def contents(run: Path) -> dict[str, bytes]:
 
 
 def test_a_longer_run_injects_when_the_first_would_have(tmp_path: Path) -> None:
-    plasticity = PlasticityConfig(probe_every=0, intervention=("injection",))
-    run = neoteny.train(tiny(total_timesteps=250, plasticity=plasticity), out=tmp_path / "run", quiet=True)
+    plasticity = PlasticityConfig(probe_every=0)
+    run = neoteny.train(
+        tiny(total_timesteps=250, plasticity=plasticity, remedies=(Injection(),)), out=tmp_path / "run", quiet=True
+    )
     neoteny.resume(run, steps=600, quiet=True)
     assert (run / "DONE").exists()
-    assert [line["updates"] for line in read_lines(run / "metrics.jsonl") if "intervention" in line] == [75]
+    assert [line["updates"] for line in read_lines(run / "metrics.jsonl") if "remedy" in line] == [75]
 
 
 def test_a_resume_that_cannot_set_up_changes_nothing(run: Path, monkeypatch: Any) -> None:

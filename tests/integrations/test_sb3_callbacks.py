@@ -25,8 +25,8 @@ from neoteny.integrations.sb3 import (
     ShrinkPerturbCallback,
 )
 from neoteny.integrations.sb3.passes import hidden_of, passes
-from neoteny.interventions.torch import Hidden, forget, fresh, recycle
 from neoteny.plasticity.neurons import dormant_score
+from neoteny.remedies.torch import Hidden, forget, fresh, recycle
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what SBX imports uses what JAX has deprecated
@@ -300,7 +300,7 @@ def _find(policy: Any, model: Any, module: Any, name: str) -> Any:
 
 
 @pytest.mark.slow
-def test_interventions_run_in_training() -> None:
+def test_remedies_run_in_training() -> None:
     model = agent(SAC)
     callbacks = [ReDoCallback(every=20), ShrinkPerturbCallback(every=30), ResetCallback(every=50)]
     model.learn(200, callback=callbacks)

@@ -12,9 +12,9 @@ import pytest
 from neoteny.agents.agent import Problem
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.registry import make_agent
-from neoteny.interventions.recycle import scores_by_activity, scores_by_gradient
-from neoteny.interventions.surgery import at
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
+from neoteny.remedies.recycling import scores_by_activity, scores_by_gradient
+from neoteny.remedies.surgery import at
 
 BOUND = np.ones(2, np.float32)
 AGENTS = {
@@ -36,7 +36,7 @@ def parts(name: str, which: str, size: int = 16) -> tuple[Any, Any, Any, Any]:
     }
     state = agent.init(jax.random.key(1))
     network = agent.networks[which]
-    return network, state, getattr(state, network.params), batch
+    return network, state, getattr(state, network.name).params, batch
 
 
 CASES = [("td3", "critics"), ("td3", "actor"), ("sac", "critics"), ("sac", "actor"), ("ddqn", "critics")]

@@ -13,8 +13,8 @@ import pytest
 from neoteny.agents.agent import Problem
 from neoteny.agents.configs import TD3Config
 from neoteny.agents.registry import make_agent
-from neoteny.interventions.surgery import at, put
 from neoteny.plasticity.trainability import STEPS, advance, begin, loss_after, random_target
+from neoteny.remedies.surgery import at, put
 
 BOUND = np.ones(3, np.float32)
 AGENT = make_agent(TD3Config(), Problem((17,), False, 3, -BOUND, BOUND, 100))

@@ -19,6 +19,7 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import make_plan
+from neoteny.remedies import Injection, ReDo
 from neoteny.training import start
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.identity import WITHOUT_EFFECT, canonical, describe_own
@@ -43,12 +44,12 @@ SWD = ReplayConfig("swd", decay_steps=100_000, min_weight=0.1)
             TrainConfig("dm_control/dog-run-v0", SACConfig(), threads=1, action_repeat=2),
         ),
         (
-            TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("redo",))),
-            TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("redo",), redo_tau=0.025)),
+            TrainConfig("Hopper-v5", remedies=(ReDo(),)),
+            TrainConfig("Hopper-v5", remedies=(ReDo(tau=0.025),)),
         ),
         (
-            TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("injection",))),
-            TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("injection",), injection_at=487_500)),
+            TrainConfig("Hopper-v5", remedies=(Injection(),)),
+            TrainConfig("Hopper-v5", remedies=(Injection(at=487_500),)),
         ),
         (TrainConfig("Hopper-v5"), TrainConfig("Hopper-v5", TD3Config(widths=[256, 128]))),  # type: ignore[arg-type]
         (
@@ -86,7 +87,7 @@ def test_every_setting_that_changes_the_result_changes_the_id() -> None:
         TrainConfig("Hopper-v5", replay=ReplayConfig(capacity=10)),
         TrainConfig("Hopper-v5", replay=ReplayConfig(n_step=3)),
         TrainConfig("Hopper-v5", plasticity=PlasticityConfig(probe_every=0)),
-        TrainConfig("Hopper-v5", plasticity=PlasticityConfig(intervention=("redo",))),
+        TrainConfig("Hopper-v5", remedies=(ReDo(),)),
     ]
     ids = [config.run_id() for config in (plain, *others)]
     assert len(set(ids)) == len(ids)

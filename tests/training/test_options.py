@@ -10,6 +10,7 @@ import pytest
 
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.remedies import ReDo, Reset
 from neoteny.training.options import Options, parse
 
 
@@ -34,10 +35,10 @@ def test_numbers_are_read_alike_however_they_are_written() -> None:
 
 
 def test_the_commands_own_flags() -> None:
-    words = "--env X --out there --intervention redo --intervention reset --preset simba".split()
+    words = "--env X --out there --remedy redo --intervention reset --redo-tau 0.5 --preset simba".split()
     options = parse("sac", words)
     assert (options.out, options.preset) == (Path("there"), "simba")
-    assert options.config.plasticity.intervention == ("redo", "reset")
+    assert options.config.remedies == (ReDo(tau=0.5), Reset())
     assert options.config.agent.utd == 2.0
     with pytest.raises(UsageError, match=r"sac has the presets .*, got 'simbaa'; did you mean simba\?"):
         parse("sac", ["--env", "X", "--preset", "simbaa"])

@@ -21,6 +21,7 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.remedies import ReDo
 from neoteny.training import setup
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.replaying import evaluate_run
@@ -234,8 +235,8 @@ def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: A
     measured = [line for line in read_metrics(run) if "probe/critics/trainability" in line]
     assert len(measured) == 3
     assert "probe/critics/grama_inactive" not in measured[0]  # which units it has is not known
-    redo = tiny(plasticity=PlasticityConfig(probe_every=0, intervention=("redo",)))
-    with pytest.raises(UsageError, match="--intervention redo does not know the layers of the actor's own network"):
+    redo = tiny(plasticity=PlasticityConfig(probe_every=0), remedies=(ReDo(),))
+    with pytest.raises(UsageError, match="--remedy redo does not know the layers of the actor's own network"):
         neoteny.train(redo, out=tmp_path / "redo", network=Trunk(), quiet=True)
     policy = neoteny.load_policy(run, network=Trunk())
     assert policy(np.zeros(3)).shape == (1,)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
+from neoteny.remedies.registry import REMEDIES, settings
 from neoteny.replay.registry import REPLAYS, numbers_of
-from neoteny.training.config import INTERVENTIONS
 from neoteny.training.presets import NAMES
 
 SUITES = {
@@ -24,9 +24,9 @@ def describe() -> str:
             name: ", ".join("--" + number.replace("_", "-") for number in numbers_of(named)) or "no numbers"
             for name, named in REPLAYS.items()
         },
-        "interventions": {
-            name: ", ".join("--" + flag.replace("_", "-") for flag, _ in numbers.values())
-            for name, numbers in INTERVENTIONS.items()
+        "remedies": {
+            name: ", ".join("--" + setting.replace("_", "-") for setting, (own, _) in settings().items() if own == name)
+            for name in REMEDIES
         },
         "measures of plasticity": {rule.measure: f"healthy: {rule.healthy}" for rule in RULES},
         "environments": SUITES,

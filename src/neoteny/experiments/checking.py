@@ -10,6 +10,7 @@ from neoteny.agents.configs import AGENTS
 from neoteny.errors import UsageError
 from neoteny.experiments.source import Keys, Source, dotted
 from neoteny.experiments.work import reason
+from neoteny.remedies.registry import NAMED_BY, annotations
 from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -85,9 +86,11 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
 def settings_of(agent: str) -> dict[str, Any]:
     """Every setting of an agent's runs, which are the flags of ``neoteny train``, and its annotation."""
     own = get_type_hints(TrainConfig)
-    found = {name: own[name] for name in own if name not in ("agent", "replay", "plasticity", *_ELSEWHERE)}
+    apart = ("agent", "replay", "plasticity", "remedies", *_ELSEWHERE)
+    found = {name: own[name] for name in own if name not in apart}
     for part in (AGENTS[agent], ReplayConfig, PlasticityConfig):
         found |= get_type_hints(part)
+    found |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | annotations()
     return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
 
 
@@ -109,12 +112,12 @@ def check_replay(config: TrainConfig) -> None:
 def where(sentence: str, places: Mapping[str, Keys], otherwise: Keys) -> Keys:
     """The place of the setting that a sentence speaks of, by its flag or by its name.
 
-    The replay and the intervention come last, as a sentence that names them speaks of their numbers.
+    The replay and the remedy come last, as a sentence that names them speaks of their numbers.
     """
     words = [
         word.removeprefix("--").replace("-", "_") for word in re.findall(r"--[a-z-]+|[a-z]+(?:_[a-z]+)+", sentence)
     ]
-    named = sorted((word for word in words if word in places), key=lambda word: word in ("replay", "intervention"))
+    named = sorted((word for word in words if word in places), key=lambda word: word in ("replay", *NAMED_BY))
     return places[named[0]] if named else otherwise
 
 

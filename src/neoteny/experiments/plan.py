@@ -15,6 +15,8 @@ from neoteny.errors import UsageError
 from neoteny.experiments.checking import check_replay, checked, in_a_plans_words, shaped, where
 from neoteny.experiments.reduced import differences
 from neoteny.experiments.source import Keys, Source
+from neoteny.remedies.registry import NAMED_BY, from_settings
+from neoteny.remedies.registry import settings as remedy_settings
 from neoteny.report.about import NOT_THE_PAPERS
 from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
@@ -221,8 +223,11 @@ def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings
     parts: dict[str, Any] = {name: getattr(start, name) for name in ("agent", "replay", "plasticity")}
     homes = {field.name: part for part, value in parts.items() for field in dataclasses.fields(value)}
     given: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
+    numbers = {key: value for key, value in settings.items() if key in remedy_settings()}
     for key, value in settings.items():
-        given[homes.get(key, "")][key] = value
+        if key not in numbers and key not in NAMED_BY:
+            given[homes.get(key, "")][key] = value
     made = {part: dataclasses.replace(value, **given[part]) for part, value in parts.items()}
+    made["remedies"] = from_settings([name for key in NAMED_BY for name in settings.get(key, ())], numbers)
     # One maths thread each, as a sweep runs one process on each core; it is part of the result.
     return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **given[""]}, **made), preset)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from neoteny.report.scores import flat
-from neoteny.training.config import INTERVENTIONS
 
 if TYPE_CHECKING:
     from neoteny.experiments.plan import PlannedRun
@@ -58,9 +57,6 @@ def _values(runs: Sequence[PlannedRun]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for run in runs:
         settings = flat(run.config)
-        for name in run.config.plasticity.intervention:
-            for flag, default in INTERVENTIONS[name].values():
-                settings[flag] = default if settings[flag] is None else settings[flag]
         for key, value in settings.items():
             values = found.setdefault(key, [])
             if key not in APART and value is not None and value not in values:

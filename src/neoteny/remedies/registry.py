@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
@@ -19,6 +23,8 @@ REMEDIES = {
     "reset": "neoteny.remedies.reset:Reset",
 }
 """What --remedy takes, and where its configuration is."""
+NAMED_BY = ("remedy", "intervention")
+"""The setting, and without its dashes the flag, that names remedies; and what it was called at first."""
 
 
 def config_class(name: str) -> type[RemedyConfig]:
@@ -35,6 +41,25 @@ def settings() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
         config_class(name).setting(field.name): (name, field)
         for name in REMEDIES
         for field in dataclasses.fields(config_class(name))
+    }
+
+
+def annotations() -> dict[str, Any]:
+    """Return the annotation of every setting of every remedy, by its name."""
+    return {setting: get_type_hints(config_class(name))[field.name] for setting, (name, field) in settings().items()}
+
+
+def field_docs(kind: type[RemedyConfig]) -> dict[str, str]:
+    """Return the docstring of each field of a configuration's class, from its source."""
+    body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
     }
 
 

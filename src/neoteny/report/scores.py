@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neoteny.errors import UsageError, missing_extra
+from neoteny.remedies.registry import as_settings
 from neoteny.report.archive import History, Series, is_archive, read_history, run_name, runs_in
 from neoteny.report.foreign import Rows, read_csv, read_evaluations
 from neoteny.training.config import TrainConfig
@@ -79,7 +80,7 @@ def read_runs(paths: Sequence[Path], names: Mapping[Path, str] | None = None) ->
     """The runs in directories, archives of runs, evaluations.npz of SB3 and tidy .csv files.
 
     names: what to call each run, by its directory or archive; no other runs are then read. Without it a run is called
-    by its agent, replay and interventions, and by the settings in which it differs from others of that name. A run that
+    by its agent, replay and remedies, and by the settings in which it differs from others of that name. A run that
     is there with its archive is read once.
     """
     if names is not None:
@@ -162,9 +163,9 @@ def made_by(facts: Mapping[str, Any]) -> str:
 
 
 def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:
-    """agent-replay+interventions, and where two runs of a seed would share that, what sets them apart."""
+    """agent-replay+remedies, and where two runs of a seed would share that, what sets them apart."""
     plain = {
-        path: "+".join([f"{config.agent_name}-{config.replay.replay}", *config.plasticity.intervention])
+        path: "+".join([f"{config.agent_name}-{config.replay.replay}", *(remedy.name for remedy in config.remedies)])
         for path, config in configs.items()
     }
     groups: dict[tuple[str, str, int], list[Path]] = {}
@@ -184,7 +185,9 @@ def _names(configs: Mapping[Path, TrainConfig]) -> dict[Path, str]:
 def flat(config: TrainConfig) -> dict[str, Any]:
     """Every setting of a run, by the name of its flag."""
     data = asdict(config)
-    return {**data.pop("agent"), **data.pop("replay"), **data.pop("plasticity"), **data}
+    del data["remedies"]
+    remedies = {"remedy": tuple(remedy.name for remedy in config.remedies), **as_settings(config.remedies)}
+    return {**data.pop("agent"), **data.pop("replay"), **data.pop("plasticity"), **remedies, **data}
 
 
 def _distinct(records: list[Record]) -> list[Record]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from neoteny.agents.configs import AGENTS, AgentConfig, DDQNConfig, TD3Config
+from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import as_json, checked, from_json, from_settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Remedies: TypeAlias = tuple[RemedyConfig, ...]
 else:
     Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
-    Remedies = Any  # the command line has flags of its own for them
+    Remedies = Any
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,6 @@ class PlasticityConfig:
             raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
 
 
-PAPERS_STEPS = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}
-"""Steps of the paper's runs. Its text gives none for SAC: the authors' release trains 1,000,000 decisions on DeepMind
-Control, at an action repeat of 2, and plots its returns against them."""
-
-
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run."""
@@ -170,9 +165,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if cast("int | None", self.total_timesteps) is None:
-            object.__setattr__(self, "total_timesteps", PAPERS_STEPS[self.agent_name])
+            object.__setattr__(self, "total_timesteps", self.agent.usual_steps)
         if self.eval_every is None:
-            object.__setattr__(self, "eval_every", 250_000 if isinstance(self.agent, DDQNConfig) else 10_000)
+            object.__setattr__(self, "eval_every", self.agent.usual_eval_every)
         for name, least in (
             ("total_timesteps", 1),
             ("num_envs", 1),
@@ -203,7 +198,7 @@ class TrainConfig:
     @property
     def agent_name(self) -> str:
         """td3, sac or ddqn."""
-        return next(name for name, kind in AGENTS.items() if isinstance(self.agent, kind))
+        return self.agent.name
 
     @property
     def num_threads(self) -> int:
@@ -212,7 +207,7 @@ class TrainConfig:
             return self.threads
         if "PJRT_NPROC" in os.environ:
             return int(os.environ["PJRT_NPROC"])
-        return 1 if isinstance(self.agent, TD3Config) else len(os.sched_getaffinity(0))
+        return 1 if self.agent.one_thread else len(os.sched_getaffinity(0))
 
     def updates(self) -> tuple[int, int]:
         """Updates in each compiled call, and ticks of the environments between calls."""
@@ -232,7 +227,7 @@ class TrainConfig:
 
     def default_decay_steps(self) -> float:
         """The paper's T for this agent."""
-        return 100_000 if isinstance(self.agent, TD3Config) else 80_000
+        return self.agent.usual_decay_steps
 
     def build_remedies(self, horizon: int) -> tuple[Remedy, ...]:
         """Return the remedies of a run that was planned to make so many steps."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from neoteny.arguments import Parser, number, whole_number
+from neoteny.remedies.registry import annotations, config_class, field_docs, from_settings, settings
 from neoteny.training.config import TrainConfig
 from neoteny.training.presets import complete, start_from
 
@@ -28,10 +30,14 @@ class Options:
     """The defaults of the other flags: swd-paper; small, scaled to the length of a short run; sac's swd-code, simba."""
     steps: int | None = None
     """Short for --total-timesteps."""
+    remedy: tuple[str, ...] = ()
+    """What restores or keeps plasticity, one of those that `neoteny list` shows; may be given more than once."""
 
 
-REPEATED = ("--intervention", "--replay-arg")
+REPEATED = ("--remedy", "--replay-arg")
 """Flags that may be given more than once; tyro takes one, with many values."""
+EARLIER = {"--remedy": ("--intervention",)}
+"""What flags were called at first."""
 
 
 def parse(agent: str, argv: list[str]) -> Options:
@@ -41,22 +47,49 @@ def parse(agent: str, argv: list[str]) -> Options:
     first.add_argument("--preset", default=Options.preset)
     first.add_argument("--steps", "--total-timesteps", type=int)
     for flag in REPEATED:
-        first.add_argument(flag, action="append", default=[], dest=flag)
+        first.add_argument(flag, *EARLIER.get(flag, ()), action="append", default=[], dest=flag)
     given, words = first.parse_known_args([_dashed(word) for word in argv])
     for flag in REPEATED:
         values = getattr(given, flag)
         words += [flag, *values] if values else []
     start = start_from(agent, given.preset, tyro.MISSING, given.steps)
     with _numbers():
+        kind = _with_remedies()
         options = tyro.cli(
-            Options,
+            kind,
             prog=name,
             description=f"Train {agent}. Numbers may be written 1000, 1_000, 1e3 or 1k, a million 1M.",
-            default=Options(start, preset=given.preset, steps=given.steps),
+            default=kind(_as(_WithoutRemedies, start), preset=given.preset, steps=given.steps),
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
             args=words,
         )
-    return replace(options, config=complete(options.config, given.preset))
+    numbers = {name: value for name, value in vars(options.remedy_numbers).items() if value is not None}
+    config = replace(_as(TrainConfig, options.config), remedies=from_settings(options.remedy, numbers))
+    return replace(options, config=complete(config, given.preset))
+
+
+@dataclass(frozen=True)
+class _WithoutRemedies(TrainConfig):
+    """A training run."""
+
+    remedies: Annotated[Any, tyro.conf.Suppress] = ()  # they have flags of their own
+
+
+def _as(kind: Any, config: TrainConfig) -> Any:
+    return kind(**{field.name: getattr(config, field.name) for field in fields(config)})
+
+
+def _with_remedies() -> Any:
+    """`Options` with a flag for every setting of every remedy; None if it is not given."""
+    kinds = annotations()
+    flags = []
+    for setting, (name, field) in settings().items():
+        default = "" if field.default is None else f" ({field.default:,})"
+        help_text = field_docs(config_class(name))[field.name].removesuffix(".") + default
+        flags.append((setting, Annotated[kinds[setting] | None, tyro.conf.arg(help=help_text)], None))
+    group = make_dataclass("Remedies", flags, frozen=True)
+    own = [("config", _WithoutRemedies), ("remedy_numbers", group, dataclass_field(default=group()))]
+    return make_dataclass("Options", own, bases=(Options,), frozen=True)
 
 
 def _dashed(word: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from neoteny.agents.configs import PRESETS
+from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
 from neoteny.replay.registry import REPLAYS
-from neoteny.training.config import PAPERS_STEPS, TrainConfig
+from neoteny.training.config import TrainConfig
 from neoteny.wording import did_you_mean
 
 SMALL = "small"
@@ -39,7 +39,7 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
             if known
             else f"there is no agent {agent!r}: choose from {', '.join(PRESETS)}"
         )
-    length = _STEPS.get(preset, PAPERS_STEPS[agent]) if steps is None else steps
+    length = _STEPS.get(preset, AGENTS[agent].usual_steps) if steps is None else steps
     if preset != SMALL:
         return TrainConfig(env, PRESETS[agent][preset], total_timesteps=length)
     if steps is None:

@@ -47,9 +47,7 @@ class Probes:
         self._passes = compiled(self._measure_on_device)
         self._begin = compiled(self._begin_fits)
         self._advance = compiled(self._advance_fits)
-        self._init = compiled(
-            lambda key: {name: network.init(key)["params"] for name, network in agent.networks.items()}
-        )
+        self._init = compiled(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
         self._modules: dict[str, Any] = {}
 
     def measure(self, session: Session, rows: NDArray[Any], pixels: dict[str, NDArray[Any]]) -> dict[str, float]:
@@ -171,34 +169,35 @@ class Probes:
             for name in self._networks
         }
 
-    def _values(self, state: Tree, given: Any) -> dict[str, Callable[[Tree], Array]]:
-        """The values of each network, as functions of its parameters."""
+    def _values(self, constants: dict[str, Tree], state: Tree, given: Any) -> dict[str, Callable[[Tree], Array]]:
+        """The values of each network, with these constants, as functions of its trained parameters."""
         batch = self._batch(*given)
 
         def values(network: TrainableNetwork, params: Tree) -> Array:
-            return network.value(_forward(network, params, state, batch), batch)
+            outputs = network.forward({**constants[network.name], "params": params}, state, batch)
+            return network.value(outputs, batch)
 
         return {name: partial(values, network) for name, network in self._networks.items()}
 
     def _begin_fits(
-        self, params: dict[str, Tree], state: Tree, given: Any
+        self, variables: dict[str, Tree], state: Tree, given: Any
     ) -> tuple[dict[str, trainability.Fit], dict[str, Array]]:
-        values = self._values(state, given)
-        fits = {name: trainability.begin(params[name], values[name]) for name in params}
-        new = {name: values[name](network.init(self._key)["params"]) for name, network in self._networks.items()}
-        return fits, {name: trainability.random_target(outputs) for name, outputs in new.items()}
+        new = {name: network.init(self._key) for name, network in self._networks.items()}
+        present, random = self._values(variables, state, given), self._values(new, state, given)
+        fits = {name: trainability.begin(own["params"], present[name]) for name, own in variables.items()}
+        return fits, {name: trainability.random_target(random[name](own["params"])) for name, own in new.items()}
 
     def _advance_fits(
-        self, fits: dict[str, trainability.Fit], targets: dict[str, Array], state: Tree, given: Any
+        self, fits: dict[str, trainability.Fit], targets: dict[str, Array], variables: Tree, state: Tree, given: Any
     ) -> dict[str, trainability.Fit]:
-        values = self._values(state, given)
+        values = self._values(variables, state, given)
         return {name: trainability.advance(fit, values[name], targets[name]) for name, fit in fits.items()}
 
-    def _fit(self, params: dict[str, Tree], state: Tree, given: Any) -> dict[str, trainability.Fit]:
-        """Fits of a random target, from these weights of each network; still to be waited for."""
-        fits, targets = self._begin(params, state, given)
+    def _fit(self, variables: dict[str, Tree], state: Tree, given: Any) -> dict[str, trainability.Fit]:
+        """Fits of a random target, from these variables of each network; still to be waited for."""
+        fits, targets = self._begin(variables, state, given)
         for _ in range(trainability.STEPS + 1):
-            fits = self._advance(fits, targets, state, given)
+            fits = self._advance(fits, targets, variables, state, given)
         return fits
 
     def _begin_trainability(self, session: Session, given: Any) -> dict[str, trainability.Fit]:
@@ -208,7 +207,7 @@ class Probes:
             keys = jax.random.split(jax.random.fold_in(self._key, 1), NEW_NETWORKS)
             new = [self._fit(self._init(key), session.state, given) for key in keys]
             session.new_fit = {name: float(np.mean([fits[name].least for fits in new])) for name in self._networks}
-        present = {name: _params(network, session.state) for name, network in self._networks.items()}
+        present = {name: getattr(session.state, network.name).params for name, network in self._networks.items()}
         return self._fit(present, session.state, given)
 
     def _trainability(self, session: Session, fits: dict[str, trainability.Fit]) -> dict[str, float]:

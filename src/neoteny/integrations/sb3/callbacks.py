@@ -12,9 +12,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from neoteny.integrations.sb3.buffers import AgeWeightedReplayBuffer
 from neoteny.integrations.sb3.passes import Pass, check, hidden_of, passes
-from neoteny.interventions.torch import Masks, forget, fresh, recycle, reset, shrink_perturb
 from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
 from neoteny.plasticity.norms import l2_norm
+from neoteny.remedies.torch import Masks, forget, fresh, recycle, reset, shrink_perturb
 from neoteny.replay.storage import slots_of
 
 
@@ -114,7 +114,7 @@ class _Intervention(BaseCallback):
         if is_sbx(self.model):
             raise TypeError(
                 f"{type(self).__name__} changes torch networks, and {type(self.model).__name__} of SBX has Flax's: "
-                "neoteny.interventions.formulas changes those"
+                "neoteny.remedies changes those"
             )
         if not hasattr(self.model, "q_net") and not hasattr(self.model, "critic"):
             raise TypeError(

@@ -10,8 +10,8 @@ from stable_baselines3 import DQN, SAC, TD3
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
-from neoteny.interventions.torch import Hidden
 from neoteny.plasticity.torch import Layer, collect
+from neoteny.remedies.torch import Hidden
 
 
 class Pass(NamedTuple):

@@ -1,8 +1,9 @@
-"""Interventions: what they change, what they must leave alone to the bit, and that they compose with every agent."""
+"""Remedies by surgery: what they change, what they leave alone to the bit, and that they compose with every agent."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,20 @@ import optax
 import pytest
 
 import neoteny
-from neoteny.agents.agent import Network, Problem
+from neoteny.agents.agent import Problem, TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
+from neoteny.agents.learner import operate
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
-from neoteny.interventions.formulas import shrink_perturb
-from neoteny.interventions.recycle import recycle, scores_by_activity
-from neoteny.interventions.registry import losses_of, make, reset_names
-from neoteny.interventions.surgery import at, cleared
-from neoteny.networks import Hidden
+from neoteny.networks import HiddenLayer
 from neoteny.plasticity.neurons import dormant_ratio
 from neoteny.plasticity.trainability import STEPS, advance, begin, random_target
+from neoteny.remedies import Injection, ReDo, ReGraMa, Reset, ShrinkPerturb
+from neoteny.remedies.recycling import recycle, scores_by_activity
+from neoteny.remedies.registry import from_settings
+from neoteny.remedies.reset import layer_names
+from neoteny.remedies.shrink_perturb import shrink_perturb
+from neoteny.remedies.surgery import at, cleared, losses_of
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.inspect import facts_of
 from neoteny.training.run import read_metrics
@@ -36,12 +40,12 @@ CONFIGS = {
 }
 
 
-def agent_of(name: str) -> Any:
+def agent_of(name: str, remedies: Any = ()) -> Any:
     if name == "pixels":
-        return make_agent(CONFIGS[name], Problem((4, 84, 84), True, 3, None, None, 100))
+        return make_agent(CONFIGS[name], Problem((4, 84, 84), True, 3, None, None, 100), remedies=remedies)
     bound = None if name == "ddqn" else np.ones(2, np.float32)
     low = None if bound is None else -bound
-    return make_agent(CONFIGS[name], Problem((5,), False, 2, low, bound, 100))
+    return make_agent(CONFIGS[name], Problem((5,), False, 2, low, bound, 100), remedies=remedies)
 
 
 def batch_of(name: str, size: int = 32, seed: int = 0) -> dict[str, Any]:
@@ -62,9 +66,9 @@ def batch_of(name: str, size: int = 32, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def trained(name: str, updates: int = 3) -> tuple[Any, Any]:
+def trained(name: str, updates: int = 3, remedies: Any = ()) -> tuple[Any, Any]:
     """An agent and its state after a few updates, so that moments are not 0."""
-    agent = agent_of(name)
+    agent = agent_of(name, remedies)
     state = agent.init(jax.random.key(0))
     update = jax.jit(agent.update)
     for seed in range(updates):
@@ -72,8 +76,23 @@ def trained(name: str, updates: int = 3) -> tuple[Any, Any]:
     return agent, state
 
 
-def outputs(network: Network, state: Any, batch: dict[str, Any]) -> Any:
-    return network.forward(getattr(state, network.params), state, batch)
+def operated(config: Any, agent: Any, state: Any, batch: dict[str, Any], key: Any) -> Any:
+    """The state after one surgery of the remedy that `config` describes."""
+    remedy = config.build(100)
+    return operate(remedy, (remedy,), state, agent.networks, batch, key)
+
+
+def params_of(state: Any, network: TrainableNetwork) -> Any:
+    return getattr(state, network.name).params["params"]
+
+
+def with_params(state: Any, network: TrainableNetwork, params: Any) -> Any:
+    own = getattr(state, network.name)
+    return replace(state, **{network.name: replace(own, params={**own.params, "params": params})})
+
+
+def outputs(network: TrainableNetwork, state: Any, batch: dict[str, Any]) -> Any:
+    return network.forward(getattr(state, network.name).params, state, batch)
 
 
 def moments(opt: Any) -> list[Any]:
@@ -81,32 +100,31 @@ def moments(opt: Any) -> list[Any]:
     return [node for node in jax.tree.leaves(opt, is_leaf=is_adam) if is_adam(node)]
 
 
-def deaden(params: Any, network: Network, units: list[int]) -> Any:
+def deaden(params: Any, network: TrainableNetwork, units: list[int]) -> Any:
     """Make these units of every hidden layer dead for any data, by their bias."""
     for layer in network.anatomy.hidden:
-        bias = at(params["params"], layer.incoming)["bias"]
-        at(params["params"], layer.incoming)["bias"] = bias.at[np.array(units)].set(-1e4)
+        bias = at(params, layer.incoming)["bias"]
+        at(params, layer.incoming)["bias"] = bias.at[np.array(units)].set(-1e4)
     return params
 
 
-@pytest.mark.parametrize("intervention", ["redo", "regrama"])
+@pytest.mark.parametrize("remedy", [ReDo(tau=0.0), ReGraMa(tau=0.0)], ids=["redo", "regrama"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_recycling_spares_the_living(name: str, intervention: str) -> None:
+def test_recycling_spares_the_living(name: str, remedy: Any) -> None:
     """Weights and moments of live units keep their bits, and the output on data does not change."""
     agent, state = trained(name)
     batch, units = batch_of(name), [1, 4]
     for network in agent.networks.values():
-        params = deaden(jax.tree.map(jnp.array, getattr(state, network.params)), network, units)
-        state = state.__class__(**{**state.__dict__, network.params: params})
-    numbers = {"every": 1_000, "tau": 0.0}
-    after = jax.jit(lambda s: make(intervention, numbers).apply(s, agent.networks, batch, jax.random.key(1)))(state)
+        params = deaden(jax.tree.map(jnp.array, params_of(state, network)), network, units)
+        state = with_params(state, network, params)
+    after = jax.jit(lambda s: operated(remedy, agent, s, batch, jax.random.key(1)))(state)
     for network in agent.networks.values():
         before_out, after_out = outputs(network, state, batch), outputs(network, after, batch)
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), before_out, after_out)
-        old, new = getattr(state, network.params)["params"], getattr(after, network.params)["params"]
-        dead_by_layer = flagged_units(state, network, batch, intervention)
-        mu = moments(getattr(after, network.optimiser))[0].mu["params"]
-        old_mu = moments(getattr(state, network.optimiser))[0].mu["params"]
+        old, new = params_of(state, network), params_of(after, network)
+        dead_by_layer = flagged_units(state, network, batch)
+        mu = moments(getattr(after, network.name).opt)[0].mu
+        old_mu = moments(getattr(state, network.name).opt)[0].mu
         for layer in network.anatomy.hidden:
             dead = dead_by_layer[layer.incoming]
             assert set(units) <= set(np.flatnonzero(dead))
@@ -128,7 +146,7 @@ def test_recycling_spares_the_living(name: str, intervention: str) -> None:
                 np.testing.assert_array_equal(live, kernel_was[..., ~rows, :][..., ~readers_dead])
 
 
-def flagged_units(state: Any, network: Network, batch: dict[str, Any], intervention: str) -> dict[Any, Any]:
+def flagged_units(state: Any, network: TrainableNetwork, batch: dict[str, Any]) -> dict[Any, Any]:
     """Which units are dead on this batch, straight from what passes through the network."""
     passed = losses_of(state, network, batch, jax.random.key(5)).layers
     found = {}
@@ -142,14 +160,12 @@ def test_a_flattened_channel_has_a_row_for_every_position() -> None:
     """`repeat` instead of `tile` would zero other rows."""
     agent, state = trained("pixels", 1)
     network = agent.networks["critics"]
-    params = state.online
-    scores = {
-        layer.incoming: jnp.ones(at(params["params"], layer.incoming)["bias"].shape) for layer in network.anatomy.hidden
-    }
+    params = params_of(state, network)
+    scores = {layer.incoming: jnp.ones(at(params, layer.incoming)["bias"].shape) for layer in network.anatomy.hidden}
     scores[("trunk", "conv_2")] = scores[("trunk", "conv_2")].at[5].set(0.0)
-    fresh = network.init(jax.random.key(9))
+    fresh = network.init(jax.random.key(9))["params"]
     new, changed = recycle(params, fresh, scores, 0.01, network.anatomy.hidden)
-    kernel = np.asarray(new["params"]["trunk"]["layer_0"]["dense"]["kernel"])
+    kernel = np.asarray(new["trunk"]["layer_0"]["dense"]["kernel"])
     zero = np.flatnonzero((kernel == 0).all(axis=1))
     np.testing.assert_array_equal(zero, 5 + 64 * np.arange(49))  # 7 x 7 positions, channels last
     count = sum(int(leaf.sum()) for leaf in jax.tree.leaves(changed))
@@ -163,9 +179,10 @@ def differ(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_injection_changes_no_output_and_freezes(name: str) -> None:
-    agent, state = trained(name)
+    injection = Injection(at=1)
+    agent, state = trained(name, remedies=(injection.build(100),))
     batch = batch_of(name)
-    after = make("injection", {"every": 1}).apply(state, agent.networks, batch, jax.random.key(2))
+    after = operated(injection, agent, state, batch, jax.random.key(2))
     for network in agent.networks.values():
         a, b = outputs(network, state, batch), outputs(network, after, batch)
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5), a, b)
@@ -175,46 +192,71 @@ def test_injection_changes_no_output_and_freezes(name: str) -> None:
         later, report = update(later, {key: value[None] for key, value in batch_of(name, seed=seed).items()})
         assert np.asarray(report.finite).all()
     for network in agent.networks.values():
-        was, now = (getattr(s, network.params)["injected"] for s in (after, later))
-        for part in ("kept", "taken"):  # in SAC with weight decay on
-            jax.tree.map(np.testing.assert_array_equal, was[part], now[part])
-        assert any(
-            not np.array_equal(x, y)
-            for x, y in zip(*map(jax.tree.leaves, (was["trained"], now["trained"])), strict=True)
-        )
-        body = zip(
-            *map(jax.tree.leaves, (getattr(after, network.params)["params"], getattr(later, network.params)["params"])),
-            strict=True,
-        )
-        assert any(not np.array_equal(x, y) for x, y in body)
+        was, now = (getattr(s, network.name).params for s in (after, later))
+        jax.tree.map(np.testing.assert_array_equal, was["injection"], now["injection"])  # in SAC with weight decay on
+        tail = network.anatomy.since(network.anatomy.last_block)
+        assert all(differ(at(was["params"], path), at(now["params"], path)) for path in tail[-1:])
+        assert differ(was["params"], now["params"])
+        for path in tail:
+            jax.tree.map(np.testing.assert_array_equal, at(was["params"], path), at(was["injection"]["taken"], path))
+            jax.tree.map(
+                np.testing.assert_array_equal, at(params_of(state, network), path), at(was["injection"]["kept"], path)
+            )
     with pytest.raises(ValueError, match="injected already"):
-        make("injection", {"every": 1}).apply(after, agent.networks, batch, jax.random.key(2))
+        operated(injection, agent, after, batch, jax.random.key(2))
+
+
+def test_after_an_injection_the_trained_tail_is_measured() -> None:
+    """Its own gradient at every pre-activation, beside one sample after the other by vmap."""
+    injection = Injection(at=1)
+    agent, state = trained("td3", remedies=(injection.build(100),))
+    batch, network = batch_of("td3"), agent.networks["critics"]
+    after = operated(injection, agent, state, batch, jax.random.key(2))
+    for seed in range(3):
+        after, _ = jax.jit(agent.update)(after, {k: v[None] for k, v in batch_of("td3", seed=seed).items()})
+    passed = losses_of(after, network, batch, jax.random.key(5))
+    variables = after.critics.params
+
+    def one(params: Any, sample: Any) -> Any:
+        alone = {field: value[None] for field, value in sample.items()}
+        values = network.forward({**variables, "params": params}, after, alone)
+        return (values[:, 0] * weights_of[sample["index"]]).sum()
+
+    # d loss / d Q of each transition, so that the loss of one is its Q's times that
+    outputs_all = network.forward(variables, after, batch)
+    weights_of = jax.grad(lambda q: network.loss(q, after, batch, jax.random.key(5))[0].sum())(outputs_all).T
+    each = jax.vmap(jax.grad(one), in_axes=(None, 0))(
+        variables["params"], {**batch, "index": np.arange(len(batch["reward"]))}
+    )
+    for layer in network.anatomy.hidden:
+        np.testing.assert_allclose(
+            passed.layers[layer.incoming].deltas, at(each, layer.incoming)["bias"], rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("intervention", ["shrink-perturb", "reset"])
-def test_targets_get_the_same_draw_and_each_time_is_new(name: str, intervention: str) -> None:
+@pytest.mark.parametrize("remedy", [ShrinkPerturb(), Reset()], ids=["shrink-perturb", "reset"])
+def test_targets_get_the_same_draw_and_each_time_is_new(name: str, remedy: Any) -> None:
     agent, state = trained(name)
-    numbers = {"shrink-perturb": {"every": 1, "lambda": 0.8}, "reset": {"every": 1, "since": None}}[intervention]
-    keep = 0.8 if intervention == "shrink-perturb" else 0.0
-    apply = make(intervention, numbers).apply
-    one, two = (apply(state, agent.networks, {}, jax.random.key(seed)) for seed in (1, 2))
+    keep = 0.8 if remedy == ShrinkPerturb() else 0.0
+    one, two = (operated(remedy, agent, state, {}, jax.random.key(seed)) for seed in (1, 2))
     for network in agent.networks.values():
-        for target in network.targets:
+        old, new = getattr(state, network.name), getattr(one, network.name)
 
-            def drawn(which: str) -> Any:
-                return jax.tree.map(lambda new, old: new - keep * old, getattr(one, which), getattr(state, which))
+        def drawn(which: str, new: Any = new, old: Any = old) -> Any:
+            return jax.tree.map(lambda after, before: after - keep * before, getattr(new, which), getattr(old, which))
 
-            a, b = drawn(network.params), drawn(target)
+        if network.has_target:
+            a, b = drawn("params"), drawn("target")
             for path, leaf in jax.tree_util.tree_leaves_with_path(a):
-                if path[-1].key != "scale" or intervention == "reset":
+                if path[-1].key != "scale" or keep == 0.0:
                     np.testing.assert_allclose(leaf, dict(jax.tree_util.tree_leaves_with_path(b))[path], atol=1e-6)
-        first, second = (getattr(s, network.params) for s in (one, two))
         kernel = network.anatomy.hidden[0].incoming
-        assert not np.array_equal(at(first["params"], kernel)["kernel"], at(second["params"], kernel)["kernel"])
-        for node in moments(getattr(one, network.optimiser)):
+        first, second = (at(params_of(s, network), kernel)["kernel"] for s in (one, two))
+        assert not np.array_equal(first, second)
+        for node in moments(new.opt):
             for path, leaf in jax.tree_util.tree_leaves_with_path(node.mu):
-                if path[-1].key != "scale" or intervention == "reset":
+                if path[-1].key != "scale" or keep == 0.0:
                     assert not np.asarray(leaf).any()
 
 
@@ -248,7 +290,7 @@ def test_recycling_a_plain_tree_by_hand() -> None:
         "one": {"kernel": jnp.array([[7.0, 8.0]]), "bias": jnp.array([9.0, 10.0])},
         "two": {"kernel": jnp.array([[0.5], [0.5]])},
     }
-    hidden = [Hidden(("one",), (("two",),))]
+    hidden = [HiddenLayer(("one",), (("two",),))]
     new, changed = recycle(params, fresh, {("one",): jnp.array([1.0, 0.0])}, 0.1, hidden)
     assert new["one"]["kernel"].tolist() == [[1.0, 8.0]]
     assert new["one"]["bias"].tolist() == [3.0, 10.0]
@@ -256,7 +298,7 @@ def test_recycling_a_plain_tree_by_hand() -> None:
     assert changed["two"]["kernel"].tolist() == [[False], [True]]
     adam = optax.adam(1e-3)
     opt = adam.update(params, adam.init(params))[1]
-    after = cleared(opt, changed)
+    after = cleared(opt, params, changed, restart=False)
     assert after[0].mu["one"]["bias"].tolist() == pytest.approx([0.3, 0.0])
     assert after[0].mu["two"]["kernel"].tolist() == [[0.5], [0.0]]
 
@@ -272,12 +314,12 @@ BLOCKS = ["input", *(f"{part}_{i}" for i in (0, 1) for part in ("norm", "expand"
 def test_a_reset_can_begin_from_every_name_that_is_listed(name: str, names: list[str]) -> None:
     """It changes the layer and all that follow in every network that has it, heads included, and nothing else."""
     agent, state = trained(name)
-    assert sorted(reset_names(agent.networks)) == sorted(names)
-    for since in reset_names(agent.networks):
-        after = make("reset", {"every": 1, "since": since}).apply(state, agent.networks, {}, jax.random.key(3))
+    assert sorted(layer_names(agent.networks)) == sorted(names)
+    for since in layer_names(agent.networks):
+        after = operated(Reset(from_=since), agent, state, {}, jax.random.key(3))
         reached = []
         for network in agent.networks.values():
-            old, new = getattr(state, network.params)["params"], getattr(after, network.params)["params"]
+            old, new = params_of(state, network), params_of(after, network)
             has = since in network.anatomy.names()
             for branch in network.anatomy.branches:
                 tail = False
@@ -286,7 +328,7 @@ def test_a_reset_can_begin_from_every_name_that_is_listed(name: str, names: list
                     pairs = zip(jax.tree.leaves(at(old, path)), jax.tree.leaves(at(new, path)), strict=True)
                     assert all(np.array_equal(a, b) for a, b in pairs) is not tail, (since, path)
                 assert tail is has
-            counts = [int(m.count) for m in moments(getattr(after, network.optimiser))]
+            counts = [int(m.count) for m in moments(getattr(after, network.name).opt)]
             assert all(count == 0 for count in counts) is has  # Adam's, too, is left alone where nothing was reset
             reached.append(has)
         assert any(reached)
@@ -295,23 +337,22 @@ def test_a_reset_can_begin_from_every_name_that_is_listed(name: str, names: list
 @pytest.mark.parametrize("name", ["td3", "sac", "ddqn"])
 def test_surgery_on_layers_restarts_adams_count_and_recycling_does_not(name: str) -> None:
     agent, state = trained(name)
-    numbers = {"every": 1, "tau": 0.025, "lambda": 0.8, "since": None}
 
     def counts(state: Any) -> list[int]:
-        return [int(m.count) for n in agent.networks.values() for m in moments(getattr(state, n.optimiser))]
+        return [int(m.count) for n in agent.networks.values() for m in moments(getattr(state, n.name).opt)]
 
     assert all(count > 0 for count in counts(state))
-    for intervention in ("reset", "shrink-perturb", "injection", "redo", "regrama"):
-        after = make(intervention, numbers).apply(state, agent.networks, batch_of(name), jax.random.key(3))
-        expected = counts(state) if intervention in ("redo", "regrama") else [0] * len(counts(state))
-        assert counts(after) == expected, intervention
+    for remedy in (Reset(), ShrinkPerturb(), Injection(), ReDo(), ReGraMa()):
+        after = operated(remedy, agent, state, batch_of(name), jax.random.key(3))
+        expected = counts(state) if remedy in (ReDo(), ReGraMa()) else [0] * len(counts(state))
+        assert counts(after) == expected, remedy
 
 
 def test_reset_from_a_layer_spares_what_is_before() -> None:
     agent, state = trained("td3")
-    after = make("reset", {"every": 1, "since": "layer_1"}).apply(state, agent.networks, {}, jax.random.key(3))
+    after = operated(Reset(from_="layer_1"), agent, state, {}, jax.random.key(3))
     for name in ("actor", "critics"):
-        old, new = getattr(state, name)["params"], getattr(after, name)["params"]
+        old, new = (params_of(s, agent.networks[name]) for s in (state, after))
         for branch in agent.networks[name].anatomy.branches:
             first, *rest = branch
             jax.tree.map(np.testing.assert_array_equal, at(old, first), at(new, first))
@@ -325,12 +366,15 @@ def test_reset_from_a_layer_spares_what_is_before() -> None:
 TINY = TD3Config((16, 16), batch_size=16, learning_starts=100)
 
 
-def run_with(tmp_path: Path, agent: Any, env: str, name: str = "run", steps: int = 300, **plasticity: Any) -> Path:
+def run_with(
+    tmp_path: Path, agent: Any, env: str, *remedies: Any, name: str = "run", steps: int = 300, probe_every: int = 0
+) -> Path:
     config = TrainConfig(
         env,
         agent,
         ReplayConfig("swd", decay_steps=200, capacity=1_000),
-        PlasticityConfig(**{"probe_every": 0, **plasticity}),
+        PlasticityConfig(probe_every),
+        remedies,
         total_timesteps=steps,
         eval_every=0,
         checkpoint_every=1e9,
@@ -353,14 +397,14 @@ def test_all_of_them_at_once(agent: Any, env: str, tmp_path: Path) -> None:
         tmp_path,
         agent,
         env,
+        ReGraMa(every=60),
+        ReDo(every=70),
+        ShrinkPerturb(every=80),
+        Injection(),
+        Reset(every=150),
         probe_every=100,
-        intervention=("regrama", "redo", "shrink-perturb", "injection", "reset"),
-        regrama_every=60,
-        redo_every=70,
-        shrink_every=80,
-        reset_every=150,
     )
-    made = [line["intervention"] for line in read_metrics(run) if "intervention" in line]
+    made = [line["remedy"] for line in read_metrics(run) if "remedy" in line]
     assert {name: made.count(name) for name in set(made)} == {
         "regrama": 3,
         "redo": 2,
@@ -378,22 +422,16 @@ def test_all_of_them_at_once(agent: Any, env: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_they_survive_a_resume(tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "intervention": ("injection", "redo", "shrink-perturb"),
-        "injection_at": 100,
-        "redo_every": 90,
-        "shrink_every": 130,
-        "probe_every": 50,
-    }
-    run = run_with(tmp_path, TINY, "Pendulum-v1", **options)
+    remedies = (Injection(at=100), ReDo(every=90), ShrinkPerturb(every=130))
+    run = run_with(tmp_path, TINY, "Pendulum-v1", *remedies, probe_every=50)
     neoteny.resume(run, steps=420, quiet=True)
-    whole = run_with(tmp_path, TINY, "Pendulum-v1", name="whole", steps=420, **options)
+    whole = run_with(tmp_path, TINY, "Pendulum-v1", *remedies, name="whole", steps=420, probe_every=50)
     assert facts_of(run)["checkpoint"]["digests"] == facts_of(whole)["checkpoint"]["digests"]
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
 def test_without_injection_the_update_is_compiled_once(tmp_path: Path) -> None:
-    run = run_with(tmp_path, TINY, "Pendulum-v1", intervention=("redo",), redo_every=50)
+    run = run_with(tmp_path, TINY, "Pendulum-v1", ReDo(every=50))
     timing = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
     assert timing[-1]["compilations"]["update"] == 1
 
@@ -401,30 +439,37 @@ def test_without_injection_the_update_is_compiled_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"intervention": ("rest",)}, "--intervention must be one of regrama, redo, .*, got 'rest'"),
-        ({"redo_tau": 0.1}, "--redo-tau is for --intervention redo, which is not asked for"),
-        ({"intervention": ("reset",), "reset_every": 0}, "--reset-every must be >= 1, got 0"),
-        ({"intervention": ("shrink-perturb",), "shrink_lambda": 1.5}, r"--shrink-lambda must be in \[0, 1\], got 1.5"),
-        ({"probe_every": -1}, "--probe-every must be >= 0, got -1"),
+        ({"remedy": ("rest",)}, "--remedy must be one of regrama, redo, .*, got 'rest'; did you mean reset"),
+        ({"redo_tau": 0.1}, "--redo-tau is for --remedy redo, which is not asked for"),
+        ({"remedy": ("reset",), "reset_every": 0}, "--reset-every must be >= 1, got 0"),
+        ({"remedy": ("shrink-perturb",), "shrink_lambda": 1.5}, r"--shrink-lambda must be in \[0, 1\], got 1.5"),
+        ({"remedy": ("redo", "redo")}, "--remedy redo is given 2 times: give it once"),
     ],
 )
 def test_bad_numbers_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        PlasticityConfig(**options)
+        TrainConfig("X", remedies=from_settings(options.pop("remedy", ()), options))
+
+
+def test_what_is_no_remedy_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"a remedy must be a configuration .* got 'redo'"):
+        TrainConfig("X", remedies=("redo",))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--probe-every must be >= 0, got -1"):
+        PlasticityConfig(-1)
 
 
 def test_a_layer_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--reset-from must be one of layer_0, layer_1, head, got 'layer_9'"):
-        run_with(tmp_path, TINY, "Pendulum-v1", intervention=("reset",), reset_from="layer_9")
+        run_with(tmp_path, TINY, "Pendulum-v1", Reset(from_="layer_9"))
 
 
-def make_dormant(params: Any, network: Network, how: str, seed: int) -> Any:
+def make_dormant(params: Any, network: TrainableNetwork, how: str, seed: int) -> Any:
     """A shifted bias: nine tenths of the units of every layer never fire. A collapsed layer: one is nearly constant."""
     rng = np.random.default_rng(seed)
     params = jax.tree.map(jnp.array, params)
     last = [layer for layer in network.anatomy.hidden if layer.outgoing[0] in network.anatomy.heads]
     for layer in network.anatomy.hidden if how == "shifted" else last:
-        own = at(params["params"], layer.incoming)
+        own = at(params, layer.incoming)
         units = own["bias"].shape[0]
         dead = rng.permutation(units) < units * (0.9 if how == "shifted" else 0.95)
         own["bias"] = jnp.where(dead, -1e3, own["bias"])
@@ -433,8 +478,8 @@ def make_dormant(params: Any, network: Network, how: str, seed: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["shifted", "collapsed"])
-@pytest.mark.parametrize("intervention", ["redo", "regrama", "reset"])
-def test_a_dormant_network_recovers_and_a_control_does_not(how: str, intervention: str) -> None:
+@pytest.mark.parametrize("remedy", [ReDo(), ReGraMa(tau=0.025), Reset()], ids=["redo", "regrama", "reset"])
+def test_a_dormant_network_recovers_and_a_control_does_not(how: str, remedy: Any) -> None:
     """Over 5 seeds, by the loss left after fitting a new target, over that of a new network.
 
     Recycling helps less than a reset at once: the weights out of a recycled unit begin at 0, and steps relative to the
@@ -445,17 +490,16 @@ def test_a_dormant_network_recovers_and_a_control_does_not(how: str, interventio
     )
     network = agent.networks["critics"]
     batch = batch_of("td3", 128)
-    numbers = {"every": 1, "tau": 0.025, "since": None}
 
     def values(params: Any) -> Any:
-        return network.value(network.forward(params, None, batch), batch)
+        return network.value(network.forward({"params": params}, None, batch), batch)
 
     step = jax.jit(lambda fit, target: advance(fit, values, target))
 
     def trainability(params: Any, seed: int) -> float:
-        target = random_target(values(network.init(jax.random.key(100 + seed))))
+        target = random_target(values(network.init(jax.random.key(100 + seed))["params"]))
         left = []
-        for start in (params, network.init(jax.random.key(200 + seed))):
+        for start in (params, network.init(jax.random.key(200 + seed))["params"]):
             fit = begin(start, values)
             for _ in range(STEPS + 1):
                 fit = step(fit, target)
@@ -465,18 +509,18 @@ def test_a_dormant_network_recovers_and_a_control_does_not(how: str, interventio
     controls, mended_ones = [], []
     for seed in range(5):
         state = agent.init(jax.random.key(seed))
-        healthy = trainability(state.critics, seed)
-        dormant = make_dormant(state.critics, network, how, seed)
-        state = state.__class__(**{**state.__dict__, "critics": dormant})
+        healthy = trainability(params_of(state, network), seed)
+        dormant = make_dormant(params_of(state, network), network, how, seed)
+        state = with_params(state, network, dormant)
         passed = losses_of(state, network, batch, jax.random.key(0)).layers
         ratio = float(dormant_ratio(list(scores_by_activity(passed, network.anatomy.hidden).values()), 0.025))
         assert ratio > (0.7 if how == "shifted" else 0.4)
         control = trainability(dormant, seed)
-        mended = make(intervention, numbers).apply(state, agent.networks, batch, jax.random.key(seed))
-        after = trainability(mended.critics, seed)
-        print(f"{how} {intervention} seed {seed}: healthy {healthy:.2f}, dormant {control:.2f}, after {after:.2f}")
+        mended = operated(remedy, agent, state, batch, jax.random.key(seed))
+        after = trainability(params_of(mended, network), seed)
+        print(f"{how} {remedy.name} seed {seed}: healthy {healthy:.2f}, dormant {control:.2f}, after {after:.2f}")
         assert 0.5 < healthy < 2
         assert control > 1.5 * healthy
         controls.append(control)
         mended_ones.append(after)
-    assert np.mean(mended_ones) < np.mean(controls) * (0.5 if intervention == "reset" else 0.9)
+    assert np.mean(mended_ones) < np.mean(controls) * (0.5 if remedy == Reset() else 0.9)

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from neoteny.integrations.sb3 import ReDoCallback
-from neoteny.interventions import torch as on_torch
-from neoteny.interventions.formulas import reset, shrink_perturb
-from neoteny.interventions.surgery import cleared
 from neoteny.plasticity.norms import leaves
+from neoteny.remedies import torch as on_torch
+from neoteny.remedies.reset import reset
+from neoteny.remedies.shrink_perturb import shrink_perturb
+from neoteny.remedies.surgery import cleared
 
 OPTIMISERS = {
     "adam": optax.adam(1e-3),
@@ -28,11 +29,9 @@ def tree(seed: int) -> Any:
     rng = np.random.default_rng(seed)
     draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
     return {
-        "params": {
-            "one": {"kernel": draw(3, 4), "bias": draw(4)},
-            "norm": {"scale": draw(4), "bias": draw(4)},
-            "head": {"kernel": draw(4, 1), "bias": draw(1)},
-        }
+        "one": {"kernel": draw(3, 4), "bias": draw(4)},
+        "norm": {"scale": draw(4), "bias": draw(4)},
+        "head": {"kernel": draw(4, 1), "bias": draw(1)},
     }
 
 
@@ -55,7 +54,7 @@ def used(optimiser: Any, params: Any) -> Any:
 def test_after_a_reset_every_step_is_a_new_adams(name: str) -> None:
     optimiser = OPTIMISERS[name]
     params, changed = reset(tree(1), tree(2), None)
-    after = steps_of(optimiser, cleared(used(optimiser, params), changed, restart=True), params)
+    after = steps_of(optimiser, cleared(used(optimiser, params), params, changed, restart=True), params)
     expected = steps_of(optimiser, optimiser.init(params), params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), after, expected)
 
@@ -63,13 +62,11 @@ def test_after_a_reset_every_step_is_a_new_adams(name: str) -> None:
 def test_after_shrink_perturb_so_is_every_step_of_what_was_changed() -> None:
     optimiser = OPTIMISERS["adam"]
     params, changed = shrink_perturb(tree(1), tree(2), 0.8)
-    after = steps_of(optimiser, cleared(used(optimiser, params), changed, restart=True), params)
+    after = steps_of(optimiser, cleared(used(optimiser, params), params, changed, restart=True), params)
     expected = steps_of(optimiser, optimiser.init(params), params)
     for one, other in zip(after, expected, strict=True):
         for part in ("one", "head"):
-            jax.tree.map(
-                lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), one["params"][part], other["params"][part]
-            )
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), one[part], other[part])
 
 
 def test_after_a_reset_from_a_layer_no_step_is_larger_than_a_new_adams() -> None:
@@ -77,12 +74,12 @@ def test_after_a_reset_from_a_layer_no_step_is_larger_than_a_new_adams() -> None
     optimiser = OPTIMISERS["adam"]
     params, changed = reset(tree(1), tree(2), (("head",),))
     before = used(optimiser, params)
-    opt = cleared(before, changed, restart=True)
+    opt = cleared(before, params, changed, restart=True)
     after, expected = steps_of(optimiser, opt, params), steps_of(optimiser, optimiser.init(params), params)
     for one, other in zip(after, expected, strict=True):
-        np.testing.assert_allclose(one["params"]["head"]["kernel"], other["params"]["head"]["kernel"], rtol=1e-6)
+        np.testing.assert_allclose(one["head"]["kernel"], other["head"]["kernel"], rtol=1e-6)
         assert max(float(abs(leaf).max()) for leaf in leaves(one)) <= 1.001e-3
-    np.testing.assert_array_equal(opt[0].nu["params"]["one"]["kernel"], before[0].nu["params"]["one"]["kernel"])
+    np.testing.assert_array_equal(opt[0].nu["one"]["kernel"], before[0].nu["one"]["kernel"])
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
@@ -122,3 +119,26 @@ def test_in_torch_recycling_keeps_the_count(scores: list[float]) -> None:
     changed = on_torch.recycle(net, on_torch.fresh(net), hidden, {"0": np.array(scores)}, 0.1)
     on_torch.forget(optimiser, net, changed, ReDoCallback.restarts)
     assert [float(optimiser.state[parameter]["step"]) for parameter in net.parameters()] == [1.0] * 4
+
+
+def test_any_optimiser_whose_state_has_the_parameters_shapes_is_cleared() -> None:
+    """Momentum, RMSProp, Lion and Adam with AMSGrad: after a reset each takes the steps of a new one."""
+    for optimiser in (
+        optax.sgd(1e-3, momentum=0.9),
+        optax.rmsprop(1e-3, momentum=0.9),
+        optax.lion(1e-3),
+        optax.amsgrad(1e-3),
+    ):
+        params, changed = reset(tree(1), tree(2), None)
+        after = steps_of(optimiser, cleared(used(optimiser, params), params, changed, restart=True), params)
+        expected = steps_of(optimiser, optimiser.init(params), params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), after, expected)
+
+
+@pytest.mark.parametrize(
+    "optimiser", [optax.adafactor(1e-3, min_dim_size_to_factor=1), optax.inject_hyperparams(optax.adam)(1e-3)]
+)
+def test_an_optimiser_whose_state_is_not_understood_is_refused(optimiser: Any) -> None:
+    params, changed = reset(tree(1), tree(2), None)
+    with pytest.raises(ValueError, match="belongs to no parameter, so surgery cannot clear it"):
+        cleared(optimiser.init(params), params, changed, restart=True)
