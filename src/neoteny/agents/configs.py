@@ -33,7 +33,7 @@ def _check(config: object) -> None:
 
 
 class Facts:
-    """What is specific to an agent and is not set: the rest of Neoteny reads this and does not ask which agent it is."""
+    """What is specific to an agent and is not set: the rest of Neoteny reads it and does not ask which agent it is."""
 
     name: ClassVar[str]
     """What the command line calls it."""

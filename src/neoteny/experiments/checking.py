@@ -10,7 +10,7 @@ from neoteny.agents.configs import AGENTS
 from neoteny.errors import UsageError
 from neoteny.experiments.source import Keys, Source, dotted
 from neoteny.experiments.work import reason
-from neoteny.remedies.registry import NAMED_BY, annotations
+from neoteny.remedies.registry import NAMED_BY, setting_types
 from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
 from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -90,7 +90,7 @@ def settings_of(agent: str) -> dict[str, Any]:
     found = {name: own[name] for name in own if name not in apart}
     for part in (AGENTS[agent], ReplayConfig, PlasticityConfig):
         found |= get_type_hints(part)
-    found |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | annotations()
+    found |= dict.fromkeys(NAMED_BY, tuple[str, ...]) | setting_types()
     return found | {name: kind for name, kind in _IN_A_PLAN.items() if name in found}
 
 

@@ -44,7 +44,7 @@ def settings() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
     }
 
 
-def annotations() -> dict[str, Any]:
+def setting_types() -> dict[str, Any]:
     """Return the annotation of every setting of every remedy, by its name."""
     return {setting: get_type_hints(config_class(name))[field.name] for setting, (name, field) in settings().items()}
 

@@ -77,7 +77,7 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     Raises:
         ValueError: if the state has a part that is neither, which would silently stay as it was.
     """
-    structure = jax.tree.structure(params)
+    structure: Any = jax.tree.structure(params)
     shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
 
     def like_params(node: Any) -> bool:

@@ -12,7 +12,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from neoteny.arguments import Parser, number, whole_number
-from neoteny.remedies.registry import annotations, config_class, field_docs, from_settings, settings
+from neoteny.remedies.registry import config_class, field_docs, from_settings, setting_types, settings
 from neoteny.training.config import TrainConfig
 from neoteny.training.presets import complete, start_from
 
@@ -81,14 +81,14 @@ def _as(kind: Any, config: TrainConfig) -> Any:
 
 def _with_remedies() -> Any:
     """`Options` with a flag for every setting of every remedy; None if it is not given."""
-    kinds = annotations()
+    kinds = setting_types()
     flags = []
     for setting, (name, field) in settings().items():
         default = "" if field.default is None else f" ({field.default:,})"
         help_text = field_docs(config_class(name))[field.name].removesuffix(".") + default
         flags.append((setting, Annotated[kinds[setting] | None, tyro.conf.arg(help=help_text)], None))
     group = make_dataclass("Remedies", flags, frozen=True)
-    own = [("config", _WithoutRemedies), ("remedy_numbers", group, dataclass_field(default=group()))]
+    own: list[Any] = [("config", _WithoutRemedies), ("remedy_numbers", group, dataclass_field(default=group()))]
     return make_dataclass("Options", own, bases=(Options,), frozen=True)
 
 
