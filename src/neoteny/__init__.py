@@ -6,13 +6,13 @@ The public names. Importing them costs NumPy and nothing else; those that train 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neoteny.replay.ageing import Description, Schedule, describe
+from neoteny.replay.ages.ageing import Description, Schedule, describe
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS, AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
-from neoteny.replay.schedules import (
+from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
     GeometricDecay,
@@ -27,15 +27,15 @@ from neoteny.replay.storage import Field, transition_fields
 
 if TYPE_CHECKING:  # so that a type checker and an editor know them: the same names as in _LAZY
     from neoteny.report.scores import load_runs
-    from neoteny.training.config import TrainConfig
-    from neoteny.training.policy import load_policy
+    from neoteny.settings.config import TrainConfig
+    from neoteny.runs.policy import load_policy
     from neoteny.training.start import resume, train
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "TrainConfig": "neoteny.training.config",
-    "load_policy": "neoteny.training.policy",
+    "TrainConfig": "neoteny.settings.config",
+    "load_policy": "neoteny.runs.policy",
     "load_runs": "neoteny.report.scores",
     "resume": "neoteny.training.start",
     "train": "neoteny.training.start",

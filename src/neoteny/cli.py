@@ -61,12 +61,12 @@ def train(argv: list[str]) -> int:
             + did_you_mean(agent, AGENTS)
         )
     try:
-        from neoteny.training.options import parse
+        from neoteny.settings.options import parse
     except ImportError as error:
         raise missing_extra("training", "train", error) from error
     options = parse(agent, argv[1:])
 
-    from neoteny.training.config import limit_threads
+    from neoteny.settings.config import limit_threads
 
     limit_threads(options.config)
     try:
@@ -149,7 +149,7 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(argv)
-    from neoteny.training.inspect import describe, facts_of
+    from neoteny.runs.inspect import describe, facts_of
 
     facts = facts_of(options.run)
     print(json.dumps(facts, indent=2) if options.json else describe(facts))
@@ -162,7 +162,7 @@ def diagnose(argv: list[str]) -> int:
     parser.add_argument("runs", type=Path, nargs="+", help="runs, or directories with runs inside")
     parser.add_argument("--picture", type=Path, default=Path("plasticity.png"), help="where to draw (plasticity.png)")
     options = parser.parse_args(argv)
-    from neoteny.training.diagnose import describe, draw, measured
+    from neoteny.measuring.diagnose import describe, draw, measured
 
     runs, left_out = measured(options.runs)
     for run in runs:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate
+from neoteny.replay.ages.ageing import Floats, Ints, Schedule, ages_of, evaluate
 from neoteny.replay.sampling import AgeWeightedSampler, ReferenceSampler
 
 _DRAWS = 100_000

@@ -30,5 +30,5 @@ def test_names_that_are_loaded_when_first_used_have_types(tmp_path: Path) -> Non
     revealed = [line.split("Revealed type is ")[1] for line in shown.splitlines() if "Revealed type is" in line]
     assert len(revealed) == len(neoteny._LAZY) == 5, shown
     assert all(kind.startswith('"def (') for kind in revealed), shown
-    assert "config: neoteny.training.config.TrainConfig" in revealed[1]
+    assert "config: neoteny.settings.config.TrainConfig" in revealed[1]
     assert 'Module has no attribute "trian"' in shown

@@ -11,7 +11,7 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import load_plan, make_plan
 from neoteny.experiments.source import dotted, line_of
-from neoteny.training.types import fitted
+from neoteny.settings.types import fitted
 
 GOOD = """
 title = "Two replays"

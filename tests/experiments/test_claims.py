@@ -22,7 +22,7 @@ from neoteny.report import words
 from neoteny.report.archive import archived_in, read_archive
 from neoteny.report.gather import gather
 from neoteny.report.scores import read_runs
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.start import train
 from probes import Pixels
 

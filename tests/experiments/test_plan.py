@@ -17,7 +17,7 @@ from neoteny.experiments.cores import cgroup_quota, usable_cores
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans, scales_of
 from neoteny.remedies import ReDo, ShrinkPerturb
 from neoteny.replay.registry import make_sampler
-from neoteny.training.config import TrainConfig
+from neoteny.settings.config import TrainConfig
 
 SMALL: dict[str, Any] = {
     "title": "Small",

@@ -21,7 +21,7 @@ from neoteny.experiments.sweep import why
 from neoteny.experiments.work import reason
 from neoteny.replay import memory
 from neoteny.replay.registry import make_sampler
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.settings.config import ReplayConfig, TrainConfig
 from neoteny.training.setup import _make_buffer
 
 PLAN = """title = "Two seeds"

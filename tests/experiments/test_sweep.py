@@ -22,8 +22,8 @@ from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
 from neoteny.experiments.sweep import LOWEST, _start, in_use, log_of
 from neoteny.experiments.watch import steps_done
-from neoteny.training.inspect import facts_of
-from neoteny.training.run import lock, read_lines
+from neoteny.runs.inspect import facts_of
+from neoteny.runs.run import lock, read_lines
 from patience import HANG, wait_until
 
 PLAN = """

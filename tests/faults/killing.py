@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from neoteny.training.inspect import facts_of
-from neoteny.training.run import read_lines
+from neoteny.runs.inspect import facts_of
+from neoteny.runs.run import read_lines
 from patience import HANG
 
 AGENTS = {

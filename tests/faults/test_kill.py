@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from killing import AGENTS, REPLAYS, check_lives, committed, finish, kill, same, start, train_under_fire, words
-from neoteny.training.inspect import facts_of
+from neoteny.runs.inspect import facts_of
 from patience import HANG
 
 NINE = [(agent, replay) for agent in AGENTS for replay in REPLAYS]

@@ -13,7 +13,7 @@ import pytest
 import neoteny
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
 from neoteny.training import setup
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from probes import Aim, Endless, Pixels, TwoSteps
 
 GAMMA = 0.8

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neoteny.training.run import read_metrics
+from neoteny.runs.run import read_metrics
 
 
 def train(out: Path, *words: str) -> list[dict[str, float]]:

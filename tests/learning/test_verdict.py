@@ -8,9 +8,9 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import TD3Config
-from neoteny.training.config import PlasticityConfig, TrainConfig
-from neoteny.training.diagnose import findings
-from neoteny.training.inspect import facts_of
+from neoteny.settings.config import PlasticityConfig, TrainConfig
+from neoteny.measuring.diagnose import findings
+from neoteny.runs.inspect import facts_of
 
 
 @pytest.mark.slow

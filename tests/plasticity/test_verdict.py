@@ -11,7 +11,7 @@ import pytest
 
 from neoteny.cli import main
 from neoteny.plasticity.verdict import RULES, judge, rising
-from neoteny.training.diagnose import describe, draw
+from neoteny.measuring.diagnose import describe, draw
 
 HEALTHY = {
     "trainability": 0.8,

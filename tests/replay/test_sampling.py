@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import neoteny as n
-from neoteny.replay.ageing import ages_of
+from neoteny.replay.ages.ageing import ages_of
 from neoteny.replay.sampling import slots_of
 from neoteny.testing import check_schedule
 from oracles import RINGS, StampedRing, p_value

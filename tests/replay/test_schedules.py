@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import neoteny as n
-from neoteny.replay.ageing import evaluate
+from neoteny.replay.ages.ageing import evaluate
 from oracles import SCHEDULES, weight_by_hand
 
 

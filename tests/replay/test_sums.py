@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import neoteny as n
-from neoteny.replay.ageing import Describing, evaluate
-from neoteny.replay.sums import harmonic, harmonic_squares, weight_sums
+from neoteny.replay.ages.ageing import Describing, evaluate
+from neoteny.replay.ages.sums import harmonic, harmonic_squares, weight_sums
 from oracles import SCHEDULES
 
 LARGE = [

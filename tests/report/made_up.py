@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from neoteny.experiments.plan import PlannedRun
-from neoteny.training.config import ReplayConfig, TrainConfig
+from neoteny.settings.config import ReplayConfig, TrainConfig
 
 STEPS = np.arange(1_000, 21_000, 1_000)
 

@@ -32,8 +32,8 @@ from neoteny.report.archive import (
 from neoteny.report.gather import gather
 from neoteny.report.scores import made_by, read_runs
 from neoteny.report.tables import tables_of
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
-from neoteny.training.run import read_config
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
+from neoteny.runs.run import read_config
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from neoteny.replay.schedules import GeometricDecay, LinearDecay
+from neoteny.replay.ages.schedules import GeometricDecay, LinearDecay
 from neoteny.theory.fqi import FirstGradient, Run, first_gradients, iterate, play
 from neoteny.theory.functions import Approximator, Network, loss_gradient, random_features, tabular
 from neoteny.theory.kernel import Trained

@@ -23,9 +23,9 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.remedies import ReDo
 from neoteny.training import setup
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.training.replaying import evaluate_run
-from neoteny.training.run import Run, read_config, read_metrics
+from neoteny.runs.run import Run, read_config, read_metrics
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)

@@ -21,7 +21,7 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped, UsageError
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 BOX = spaces.Box(-9, 9, (3,), np.float32)
 ACTION = spaces.Box(-1, 1, (1,), np.float32)

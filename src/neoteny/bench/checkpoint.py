@@ -14,8 +14,8 @@ from neoteny.arguments import Parser
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import transition_fields
-from neoteny.training import checkpoint
-from neoteny.training.checkpoint import Checkpoints
+from neoteny.runs import checkpoint
+from neoteny.runs.checkpoint import Checkpoints
 
 STATE_BYTES = 4 << 20
 """About what TD3's networks and optimisers are."""

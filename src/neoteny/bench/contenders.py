@@ -73,7 +73,7 @@ Pace = Callable[[gym.Env], gym.Env]
 def neoteny(task: Task, pace: Pace) -> None:
     """As ``neoteny train`` with its defaults, probes, logs and checkpoints with them; only without evaluations."""
     from neoteny import envs
-    from neoteny.training.config import ReplayConfig, TrainConfig
+    from neoteny.settings.config import ReplayConfig, TrainConfig
     from neoteny.training.start import train
 
     config = TrainConfig(

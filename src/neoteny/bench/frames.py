@@ -11,7 +11,7 @@ from neoteny.bench.timing import alternate
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.schedules import LinearDecay
+from neoteny.replay.ages.schedules import LinearDecay
 from neoteny.replay.storage import Field
 
 BATCH = 32

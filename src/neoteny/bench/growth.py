@@ -10,7 +10,7 @@ from neoteny.arguments import Parser
 from neoteny.bench.sampling import fill
 from neoteny.bench.step import begun
 from neoteny.errors import UsageError
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 AGENT = TD3Config(learning_starts=300)
 KINDS: dict[str, list[tuple[str, TD3Config, int]]] = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
 from neoteny.arguments import Parser
 from neoteny.bench.step import Training, batch_of, begun
-from neoteny.training.config import PlasticityConfig, TrainConfig
+from neoteny.settings.config import PlasticityConfig, TrainConfig
 
 STARTS = 1_000
 RUNS: dict[str, tuple[str, AgentConfig, int]] = {

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from neoteny.bench.timing import alternate
-from neoteny.training.compiled import compiled
+from neoteny.machine.compiled import compiled
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ import numpy as np
 
 from neoteny.arguments import Parser
 from neoteny.errors import UsageError
-from neoteny.training.run import read_lines, read_metrics
+from neoteny.runs.run import read_lines, read_metrics
 
 FILL = """
 import json, sys
 from neoteny.agents.configs import TD3Config
 from neoteny.bench.frames import resident_bytes
 from neoteny.bench.sampling import fill
-from neoteny.training.config import ReplayConfig, TrainConfig, limit_threads
+from neoteny.settings.config import ReplayConfig, TrainConfig, limit_threads
 config = TrainConfig("Humanoid-v5", TD3Config(), ReplayConfig(capacity=int(sys.argv[1])))
 limit_threads(config)
 from neoteny.bench.step import batch_of, wait

@@ -24,13 +24,13 @@ from threadpoolctl import threadpool_limits
 from neoteny.bench.contenders import TASKS
 from neoteny.bench.products import products
 from neoteny.bench.products import seconds as product_seconds
-from neoteny.training.allocation import memory_kept
-from neoteny.training.checkpoint import Checkpoints
-from neoteny.training.config import ReplayConfig, TrainConfig, limit_threads
+from neoteny.machine.allocation import memory_kept
+from neoteny.runs.checkpoint import Checkpoints
+from neoteny.settings.config import ReplayConfig, TrainConfig, limit_threads
 from neoteny.training.loop import tick
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run
-from neoteny.training.session import Session
+from neoteny.runs.run import Run
+from neoteny.runs.session import Session
 from neoteny.training.setup import Setup, set_up
 
 PARTS = ("acting", "simulator", "replay", "update", "logging", "probes", "rest")

@@ -12,7 +12,7 @@ from neoteny.errors import UsageError
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import Plan, make_plan
 from neoteny.experiments.sweep import sweep
-from neoteny.training.run import read_lines
+from neoteny.runs.run import read_lines
 
 STARTS = 1_000
 

@@ -109,7 +109,7 @@ def train_one(replay: str, out: Path, steps: int, seed: int, core: int) -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
     from neoteny.agents.configs import TD3Config
-    from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
+    from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
     from neoteny.training.start import train
 
     config = TrainConfig(

@@ -10,10 +10,10 @@ import numpy as np
 
 from neoteny.arguments import Parser
 from neoteny.errors import missing_extra
-from neoteny.replay.ageing import Describing
+from neoteny.replay.ages.ageing import Describing
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.schedules import (
+from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
     GeometricDecay,

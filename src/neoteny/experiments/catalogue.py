@@ -6,7 +6,7 @@ from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
 from neoteny.remedies.registry import REMEDIES, settings
 from neoteny.replay.registry import REPLAYS, numbers_of
-from neoteny.training.presets import NAMES
+from neoteny.settings.presets import NAMES
 
 SUITES = {
     "MuJoCo": "Ant-v5, HalfCheetah-v5, Hopper-v5, Humanoid-v5, Walker2d-v5 and the rest; in [train]",

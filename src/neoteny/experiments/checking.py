@@ -13,9 +13,9 @@ from neoteny.experiments.work import reason
 from neoteny.remedies.registry import NAMED_BY, setting_types
 from neoteny.replay.registry import make_sampler
 from neoteny.report.verdict import Claim
-from neoteny.training.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.presets import NAMES
-from neoteny.training.types import fitted
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.settings.presets import NAMES
+from neoteny.settings.types import fitted
 from neoteny.wording import did_you_mean
 
 SHAPE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from neoteny.experiments.reporting import about, findings, named_runs
 from neoteny.experiments.work import is_done
 from neoteny.report import words
 from neoteny.report.verdict import Finding
-from neoteny.training.files import write
+from neoteny.runs.files import write
 
 DESCRIPTION = """List every claim of the paper, of our controls and of the programme, and what the runs that are here
 say of it so far. With --page write what archived runs say as a page of Markdown instead, such as results/README.md."""

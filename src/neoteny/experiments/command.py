@@ -16,7 +16,7 @@ from neoteny.experiments.sweep import LOWEST, Outcome, sweep
 from neoteny.experiments.work import is_done
 from neoteny.report.archive import archived_in
 from neoteny.report.scores import AT_LEAST, LAST
-from neoteny.training.cautions import cautions
+from neoteny.settings.cautions import cautions
 from neoteny.wording import counted
 
 TO_BE_CONTINUED = 75

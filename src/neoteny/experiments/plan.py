@@ -20,8 +20,8 @@ from neoteny.remedies.registry import settings as remedy_settings
 from neoteny.report.about import NOT_THE_PAPERS
 from neoteny.report.suites import SUITES, by_suite
 from neoteny.report.verdict import Claim
-from neoteny.training.config import TrainConfig
-from neoteny.training.presets import complete, start_from
+from neoteny.settings.config import TrainConfig
+from neoteny.settings.presets import complete, start_from
 from neoteny.wording import did_you_mean
 
 SCALES = ("full", "laptop")

@@ -17,7 +17,7 @@ from neoteny.report.scores import read_runs
 from neoteny.report.verdict import Claim, Finding
 from neoteny.report.words import sentence
 from neoteny.report.write import write_report
-from neoteny.training.run import is_run, read_config
+from neoteny.runs.run import is_run, read_config
 
 DESCRIPTION = """Write a page with a verdict in words, figures and tables from runs or archives of runs. With --plan the
 names and claims of that plan are used. Example: neoteny report runs --out report"""

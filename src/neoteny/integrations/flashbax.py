@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from neoteny.errors import missing_extra
 from neoteny.integrations.arguments import schedule_of
 from neoteny.replay import device
-from neoteny.replay.ageing import Schedule
+from neoteny.replay.ages.ageing import Schedule
 
 try:
     from flashbax import utils

@@ -18,7 +18,7 @@ import numpy as np
 from neoteny.errors import missing_extra
 from neoteny.integrations.arguments import schedule_of
 from neoteny.replay import sampling
-from neoteny.replay.ageing import Floats, Ints, Schedule
+from neoteny.replay.ages.ageing import Floats, Ints, Schedule
 from neoteny.replay.storage import slots_of
 
 try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neoteny.replay.ageing import Ints, ages_of
+from neoteny.replay.ages.ageing import Ints, ages_of
 from neoteny.replay.drawing import Draw
 from neoteny.replay.frames import Pixels
 from neoteny.replay.storage import Layout, Ring, Rows, in_words

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.replay import memory
-from neoteny.replay.ageing import Floats, Ints, ages_of, concentration, warn_if_out_of_reach
+from neoteny.replay.ages.ageing import Floats, Ints, ages_of, concentration, warn_if_out_of_reach
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from neoteny.replay.ageing import Schedule, evaluate, positive_total, uses
-from neoteny.replay.schedules import LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.ages.ageing import Schedule, evaluate, positive_total, uses
+from neoteny.replay.ages.schedules import LinearDecay, LinearGrowth, Uniform, Window
 
 Number = Any
 """A number, or a traced one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from neoteny.replay.ageing import Floats, Ints
+from neoteny.replay.ages.ageing import Floats, Ints
 from neoteny.replay.storage import Ring
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neoteny.replay.ageing import Ints
+from neoteny.replay.ages.ageing import Ints
 from neoteny.replay.storage import Field, require_scalars
 
 Pixels = NDArray[np.uint8]

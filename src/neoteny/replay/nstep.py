@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neoteny.replay.ageing import Floats, Ints
+from neoteny.replay.ages.ageing import Floats, Ints
 from neoteny.replay.storage import Field, Layout, Ring, require_scalars
 
 NEEDED = ("reward", "terminated", "truncated")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate, positive_total, uses
+from neoteny.replay.ages.ageing import Floats, Ints, Schedule, ages_of, evaluate, positive_total, uses
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw
 from neoteny.replay.sampling import check_schedule_type

@@ -8,12 +8,12 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.replay import users
-from neoteny.replay.ageing import Schedule
+from neoteny.replay.ages.ageing import Schedule
 from neoteny.replay.buffer import Attachable
 from neoteny.replay.combined import CombinedSampler
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS
-from neoteny.replay.schedules import (
+from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
     GeometricDecay,

@@ -13,13 +13,13 @@ from typing import Protocol
 
 import numpy as np
 
-from neoteny.replay.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
-from neoteny.replay.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
+from neoteny.replay.ages.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
+from neoteny.replay.ages.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
 from neoteny.replay.drawing import AgeDrawer, Drawer
-from neoteny.replay.laws import Law
-from neoteny.replay.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.ages.laws import Law
+from neoteny.replay.ages.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
 from neoteny.replay.storage import Ring, slots_of
-from neoteny.replay.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
+from neoteny.replay.ages.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
 
 
 class Sampler(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from neoteny.replay.ageing import Ints
+from neoteny.replay.ages.ageing import Ints
 
 Rows = NDArray[np.float32]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neoteny.replay.ageing import Floats, Ints
-from neoteny.replay.laws import search
+from neoteny.replay.ages.ageing import Floats, Ints
+from neoteny.replay.ages.laws import search
 
 _SHIFT = 4
 FAN = 1 << _SHIFT

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neoteny.errors import UsageError
-from neoteny.replay.ageing import Schedule, evaluate
+from neoteny.replay.ages.ageing import Schedule, evaluate
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.wording import did_you_mean
 

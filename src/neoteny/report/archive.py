@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from neoteny.errors import UsageError
-from neoteny.training.config import TrainConfig
-from neoteny.training.files import write
-from neoteny.training.run import read_config, read_lines, read_metrics
+from neoteny.settings.config import TrainConfig
+from neoteny.runs.files import write
+from neoteny.runs.run import read_config, read_lines, read_metrics
 
 FORMAT = 1
 POINTS = 100

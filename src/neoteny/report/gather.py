@@ -21,7 +21,7 @@ from neoteny.report.sections import (
 from neoteny.report.shapes import Section
 from neoteny.report.suites import Bounds, bounds_of, by_suite
 from neoteny.report.verdict import Claim, Finding, judge
-from neoteny.training.presets import NAMES
+from neoteny.settings.presets import NAMES
 from neoteny.wording import counted
 
 

@@ -14,7 +14,7 @@ from neoteny.errors import UsageError, missing_extra
 from neoteny.remedies.registry import as_settings
 from neoteny.report.archive import History, Series, is_archive, read_history, run_name, runs_in
 from neoteny.report.foreign import Rows, read_csv, read_evaluations
-from neoteny.training.config import TrainConfig
+from neoteny.settings.config import TrainConfig
 
 if TYPE_CHECKING:
     import pandas

@@ -7,7 +7,7 @@ from pathlib import Path
 from neoteny.errors import missing_extra
 from neoteny.report.gather import Report
 from neoteny.report.shapes import looks
-from neoteny.training.files import write as write_file
+from neoteny.runs.files import write as write_file
 
 
 def write_report(report: Report, out: Path) -> Path:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from neoteny.replay.schedules import LinearDecay
+from neoteny.replay.ages.schedules import LinearDecay
 from neoteny.theory.fqi import FirstGradient, Run, first_gradients
 from neoteny.theory.functions import Approximator, Network, random_features, tabular
 from neoteny.theory.gradient import LAWS, fresh_term, random_problem

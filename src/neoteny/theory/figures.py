@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neoteny.replay.schedules import LinearDecay
+from neoteny.replay.ages.schedules import LinearDecay
 from neoteny.theory.results import Finding
 
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#777777"

@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from neoteny.replay.ageing import Schedule
+from neoteny.replay.ages.ageing import Schedule
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.schedules import Uniform
+from neoteny.replay.ages.schedules import Uniform
 from neoteny.theory.functions import Approximator
 from neoteny.theory.mdp import MDP, Floats, greedy, printed_values, state_values
 

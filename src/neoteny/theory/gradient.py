@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neoteny.replay.ageing import Describing
+from neoteny.replay.ages.ageing import Describing
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.schedules import LinearDecay, LinearGrowth, Uniform
+from neoteny.replay.ages.schedules import LinearDecay, LinearGrowth, Uniform
 from neoteny.theory.functions import Linear, loss_gradient, random_features
 from neoteny.theory.mdp import Floats, bellman, greedy, random_mdps, visitation
 

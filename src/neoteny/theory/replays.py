@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from neoteny.replay.ageing import Describing, concentration
+from neoteny.replay.ages.ageing import Describing, concentration
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.schedules import (
+from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
     GeometricDecay,

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from neoteny.agents.agent import UpdateReport
 from neoteny.errors import RunStopped
 from neoteny.replay.batch import Batch
-from neoteny.training import files
-from neoteny.training.checkpoint import Checkpoints
+from neoteny.runs import files
+from neoteny.runs.checkpoint import Checkpoints
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run
-from neoteny.training.session import Session
+from neoteny.runs.run import Run
+from neoteny.runs.session import Session
 from neoteny.training.setup import Setup
 from neoteny.wording import counted
 

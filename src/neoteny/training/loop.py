@@ -15,17 +15,17 @@ from threadpoolctl import threadpool_limits
 
 from neoteny import envs
 from neoteny.errors import Interrupted, RunStopped
-from neoteny.training.allocation import memory_kept
-from neoteny.training.checkpoint import Checkpoints
-from neoteny.training.config import TrainConfig
+from neoteny.machine.allocation import memory_kept
+from neoteny.runs.checkpoint import Checkpoints
+from neoteny.settings.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.guards import NotFinite, describe_dropped, drop, finite, settle
-from neoteny.training.policy import save_policy
+from neoteny.runs.policy import save_policy
 from neoteny.training.progress import Progress
-from neoteny.training.run import Run
-from neoteny.training.session import Session, state_of
+from neoteny.runs.run import Run
+from neoteny.runs.session import Session, state_of
 from neoteny.training.setup import Setup
-from neoteny.training.signals import Stop, asked_to_stop
+from neoteny.machine.signals import Stop, asked_to_stop
 
 
 class EnvironmentFailed(Exception):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 
-from neoteny.training.config import TrainConfig
+from neoteny.settings.config import TrainConfig
 from neoteny.training.evaluate import described
 
 _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}

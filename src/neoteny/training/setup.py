@@ -21,13 +21,13 @@ from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.training.compiled import compiled, keep_compiled, start_on
-from neoteny.training.config import TrainConfig
-from neoteny.training.identity import describe_own
+from neoteny.machine.compiled import compiled, keep_compiled, start_on
+from neoteny.settings.config import TrainConfig
+from neoteny.settings.identity import describe_own
 from neoteny.training.own_envs import each_new, first_observations
-from neoteny.training.policy import problem_of
-from neoteny.training.probes import Probes
-from neoteny.training.session import Session
+from neoteny.runs.policy import problem_of
+from neoteny.measuring.probes import Probes
+from neoteny.runs.session import Session
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neoteny.errors import missing_extra
 from neoteny.integrations.arguments import schedule_of
-from neoteny.replay.ageing import Schedule, warn_if_out_of_reach
+from neoteny.replay.ages.ageing import Schedule, warn_if_out_of_reach
 from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.storage import slots_of
 

@@ -1,0 +1,1 @@
+"""The machine a run is on: compiled programs, memory, threads, signals."""

@@ -1,0 +1,1 @@
+"""Measuring plasticity during a run, and saying what the measures show."""

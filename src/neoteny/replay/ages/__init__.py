@@ -1,0 +1,1 @@
+"""What an age law is: schedules, their sums and their exact laws over ring positions. NumPy only."""

@@ -1,0 +1,146 @@
+"""Closed forms: the laws of linear schedules and windows, drawn in constant time without a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from neoteny.replay.ages.ageing import Floats, Ints
+from neoteny.replay.ages.laws import per_position, spread
+
+
+@dataclass(frozen=True)
+class WindowLaw:
+    """Uniform over the newest vector steps whose age is at most `steps`: a window, or all if infinite."""
+
+    steps: float
+    num_envs: int
+
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
+        return rng.integers(0, self._width(num_stored), size)
+
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
+        width = self._width(num_stored)
+        return np.where(np.arange(num_stored) < width, 1.0 / width, 0.0)
+
+    def _width(self, num_stored: int) -> int:
+        if self.steps >= num_stored:
+            return num_stored
+        return min(num_stored, (1 + (int(self.steps) - 1) // self.num_envs) * self.num_envs)
+
+
+@dataclass(frozen=True)
+class LinearDecayLaw:
+    """max(w, 1 - age / T) as a mixture of two laws that need no table.
+
+    Of g vector steps the newest q are above the floor. What they weigh beyond it is a line in r that falls
+    by s = E / T a step and ends at c >= 0 in r = q - 1: the law of min(x, floor(y)), with x uniform on
+    0 .. q-1 and y uniform on [0, L), L = q - 1 + 2 c / s. Its mass is s q L / 2; that of the floor, uniform
+    on all g, is w g. One uniform number u picks the part, and what is left of it serves there: as y in the
+    first, as the step itself on the floor.
+    """
+
+    decay_steps: float
+    min_weight: float
+    num_envs: int
+
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
+        g, q, length, share = self._parts(num_stored)
+        if q == 0:
+            return rng.integers(0, num_stored, size)
+
+        # A hair short, so that rounding never lifts the last of the floor to g itself.
+        floor_scale = g / (1.0 - share) * (1.0 - 2.0**-50) if share < 1.0 else 0.0
+
+        def steps(size: int) -> Ints:
+            u = rng.random(size)
+            young = (u < share).nonzero()[0]
+            drawn = u - share
+            drawn *= floor_scale
+            x = rng.random(young.size)
+            x *= q
+            y = u.take(young)
+            y *= length / share
+            drawn[young] = np.minimum(x, y, out=x)
+            return drawn.astype(np.int64)
+
+        return spread(steps, rng, size, num_stored, self.num_envs)
+
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
+        g, q, length, share = self._parts(num_stored)
+        p = np.full(g, (1.0 - share) / g)
+        if q:
+            p[:q] += share * _falling(q, length)
+        return per_position(p, num_stored, self.num_envs)
+
+    def _parts(self, num_stored: int) -> tuple[int, int, float, float]:
+        """g, q, L, and the share of draws that fall in the first part."""
+        g = -(-num_stored // self.num_envs)
+        q = _steps_to_plateau(self, g)
+        slope = self.num_envs / self.decay_steps
+        end = max(0.0, 1.0 - self.min_weight - (1 + (q - 1) * self.num_envs) / self.decay_steps)
+        length = q - 1 + 2.0 * end / slope
+        young = slope * q * length / 2.0
+        if young == 0.0:
+            return g, 0, 0.0, 0.0
+        return g, q, length, young / (young + self.min_weight * g)
+
+
+@dataclass(frozen=True)
+class LinearGrowthLaw:
+    """min(1, w + age / T) as a mixture of three laws that need no table.
+
+    Beyond w, which is uniform on all g vector steps, the newest q rise by s = E / T a step from 1 / T, which
+    is LinearDecayLaw's falling line read backwards; the others weigh 1 - w, uniform on q .. g-1.
+    """
+
+    decay_steps: float
+    min_weight: float
+    num_envs: int
+
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
+        g, q, length, rising, old = self._parts(num_stored)
+
+        def steps(size: int) -> Ints:
+            x, y = rng.random((2, size))
+            flat = np.minimum(np.where(y < rising + old, q + x * (g - q), x * g), g - 1)
+            if q == 0:
+                return flat.astype(np.int64)
+            fall = np.minimum(x * q, y * (length / rising))
+            return np.where(y < rising, q - 1 - fall.astype(np.int64), flat.astype(np.int64))
+
+        return spread(steps, rng, size, num_stored, self.num_envs)
+
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
+        g, q, length, rising, old = self._parts(num_stored)
+        p = np.full(g, (1.0 - rising - old) / g)
+        if q:
+            p[:q] += rising * _falling(q, length)[::-1]
+        if q < g:
+            p[q:] += old / (g - q)
+        return per_position(p, num_stored, self.num_envs)
+
+    def _parts(self, num_stored: int) -> tuple[int, int, float, float, float]:
+        """g, q, L, and the shares of draws that fall on the rise and on what is older."""
+        g = -(-num_stored // self.num_envs)
+        q = _steps_to_plateau(self, g)
+        slope = self.num_envs / self.decay_steps
+        length = q - 1 + 2.0 / self.num_envs
+        rise = slope * q * length / 2.0
+        old = (1.0 - self.min_weight) * (g - q)
+        total = rise + old + self.min_weight * g
+        return g, q, length, rise / total, old / total
+
+
+def _steps_to_plateau(law: LinearDecayLaw | LinearGrowthLaw, groups: int) -> int:
+    """How many of the newest `groups` vector steps have age < (1 - w) T, where the line meets the plateau."""
+    ages = (1.0 - law.min_weight) * law.decay_steps
+    return max(0, min(groups, math.ceil((ages - 1.0) / law.num_envs)))
+
+
+def _falling(q: int, length: float) -> Floats:
+    """The pmf of min(x, floor(y)), x uniform on 0 .. q-1 and y on [0, length): (length + q - 1 - 2 r) / (q length)."""
+    r = np.arange(q, dtype=np.float64)
+    return (length + (q - 1) - 2.0 * r) / (q * length)

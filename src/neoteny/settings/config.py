@@ -1,0 +1,311 @@
+"""What can be set of a run. No JAX here: threads must be limited before JAX first computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
+from neoteny.errors import UsageError
+from neoteny.remedies.config import RemedyConfig
+from neoteny.remedies.registry import as_json, checked, from_json, from_settings
+from neoteny.replay.registry import name_and_numbers
+from neoteny.replay.sampling import check_schedule_type
+from neoteny.replay.users import parameters_as_text, parameters_from_text
+from neoteny.wording import counted
+
+if TYPE_CHECKING:
+    from neoteny.agents.learner import Remedy
+
+    Replay: TypeAlias = Any  # what may be given: also a schedule
+    ReplayArg: TypeAlias = Any  # and a mapping
+    Remedies: TypeAlias = tuple[RemedyConfig, ...]
+else:
+    Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
+    Remedies = Any
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Which transitions are replayed."""
+
+    replay: Replay = "uniform"
+    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, combined, per, swd-per, or your
+    own schedule as package.module:Class. In Python also a schedule itself, such as HalfLife(steps=500)."""
+    replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
+    """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
+    capacity: int = 1_000_000
+    """Transitions held."""
+    n_step: int = 1
+    """Rewards summed before bootstrapping."""
+    decay_steps: float | None = None
+    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000."""
+    min_weight: float | None = None
+    """w_min of those, and of geometric; 0.1."""
+    decay_tau: float | None = None
+    """Time constant of exponential, in units of T; 1."""
+    decay_power: float | None = None
+    """Exponent of polynomial; 2."""
+    decay_clip: bool | None = None
+    """Whether polynomial's base stops at 0; yes."""
+    decay_rate: float | None = None
+    """epsilon of geometric; 1e-5."""
+    ere_eta: float | None = None
+    """eta of ere; 0.996."""
+    ere_c_min: float | None = None
+    """c_min of ere; 5,000."""
+    window_steps: float | None = None
+    """Length of window; 80,000."""
+    per_alpha: float | None = None
+    """alpha of per and swd-per; 0.6."""
+    per_beta: float | None = None
+    """beta of per and swd-per, to begin with; 0.4."""
+    per_beta_step: float | None = None
+    """How much beta rises with each draw; 1e-6."""
+    replay_arg: ReplayArg = ()
+    """A parameter of your own schedule, as name=value; may be given more than once. In Python a mapping."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replay_arg", parameters_as_text(self.replay_arg))
+        if not isinstance(self.replay, str):
+            self._write_down(self.replay)
+        elif self.replay_arg and ":" not in self.replay:
+            raise UsageError(
+                f"--replay-arg is for a schedule of your own, as package.module:Class, and --replay {self.replay} is "
+                "ours: its numbers are flags of their own"
+            )
+        if twice := sorted(self._flags().keys() & parameters_from_text(self.replay_arg).keys()):
+            raise UsageError(f"{', '.join(twice)} is given as a flag and by --replay-arg: give it once")
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers that were given, by flags of their own or by --replay-arg."""
+        return {**self._flags(), **parameters_from_text(self.replay_arg)}
+
+    def _flags(self) -> dict[str, Any]:
+        settled = {"replay", "replay_arg", "replay_sampler", "capacity", "n_step"}
+        return {
+            f.name: value
+            for f in dataclasses.fields(self)
+            if f.name not in settled and (value := getattr(self, f.name)) is not None
+        }
+
+    def _write_down(self, schedule: Any) -> None:
+        """Put the name and the numbers of `schedule` in its place, from which a run that is resumed makes it again."""
+        try:
+            check_schedule_type(schedule)
+        except TypeError as error:
+            raise UsageError(str(error)) from error
+        if given := self.numbers():
+            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(given)}")
+        name, numbers = name_and_numbers(schedule)
+        object.__setattr__(self, "replay", name)
+        for number, value in ({"replay_arg": parameters_as_text(numbers)} if ":" in name else numbers).items():
+            object.__setattr__(self, number, value)
+
+
+@dataclass(frozen=True)
+class PlasticityConfig:
+    """How plasticity is measured."""
+
+    probe_every: int = 1_000
+    """Updates between measurements of plasticity; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.probe_every < 0:
+            raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    env: str
+    """A Gymnasium id: Hopper-v5, dm_control/humanoid-run-v0, ALE/Breakout-v5, or any other that is registered."""
+    agent: AgentConfig = field(default_factory=TD3Config)
+    """The agent's own numbers."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay's."""
+    plasticity: PlasticityConfig = field(default_factory=PlasticityConfig)
+    """How plasticity is measured."""
+    remedies: Remedies = ()
+    """What restores or keeps plasticity, such as (ReDo(tau=0.1), Reset()): see `neoteny.remedies`."""
+    total_timesteps: int = cast(int, None)
+    """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
+    seed: int = 1
+    """Of everything."""
+    num_envs: int = 1
+    """Environments that step together."""
+    action_repeat: int | None = None
+    """Simulator steps for each decision; 2 for DeepMind Control if not given, else 1."""
+    sticky: bool = False
+    """Atari: sticky actions with probability 0.25."""
+    eval_every: int | None = None
+    """Steps between evaluations; 0 for none. 10,000 if not given, 250,000 for ddqn."""
+    eval_episodes: int = 10
+    """Episodes of each evaluation."""
+    log_every: int = 1_000
+    """Steps between lines of metrics."""
+    checkpoint_every: float = 600
+    """Seconds between checkpoints, which are also made at the start, at the end and when stopped; 0 for none."""
+    on_nan: Literal["halt", "skip"] = "halt"
+    """What to do about an update whose loss or gradient is not finite: stop, or leave it out (100 in a row stop)."""
+    threads: int | None = None
+    """Threads for maths; part of the result, since it changes the last bits. 1 for td3, else every core allowed."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """Where the networks live. GPUs are not tested yet."""
+    keep_checkpoints: int = 0
+    """Checkpoints that are never removed, at equal shares of the run: 4 keeps those at 25, 50, 75 and 100%."""
+    wandb: bool = False
+    """Also log to Weights & Biases (WANDB_MODE=offline works)."""
+
+    def __post_init__(self) -> None:
+        if cast("int | None", self.total_timesteps) is None:
+            object.__setattr__(self, "total_timesteps", self.agent.usual_steps)
+        if self.eval_every is None:
+            object.__setattr__(self, "eval_every", self.agent.usual_eval_every)
+        for name, least in (
+            ("total_timesteps", 1),
+            ("num_envs", 1),
+            ("eval_every", 0),
+            ("eval_episodes", 1),
+            ("log_every", 1),
+            ("checkpoint_every", 0),
+            ("keep_checkpoints", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
+                raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads must be >= 1, got {self.threads}")
+        if self.keep_checkpoints and not self.checkpoint_every:
+            raise UsageError(
+                f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
+            )
+        object.__setattr__(self, "remedies", checked(self.remedies))
+        self.updates()
+        atari = isinstance(self.env, str) and self.env.startswith("ALE/")
+        if self.sticky and not atari:
+            raise UsageError(f"--sticky is for Atari, and {self.env} is not")
+        if atari and self.action_repeat is not None:
+            raise UsageError("--action-repeat is not for Atari, which skips 4 frames")
+
+    @property
+    def agent_name(self) -> str:
+        """td3, sac or ddqn."""
+        return self.agent.name
+
+    @property
+    def num_threads(self) -> int:
+        """Threads for maths: what was asked for, or what this agent is best with."""
+        if self.threads is not None:
+            return self.threads
+        if "PJRT_NPROC" in os.environ:
+            return int(os.environ["PJRT_NPROC"])
+        return 1 if self.agent.one_thread else len(os.sched_getaffinity(0))
+
+    def updates(self) -> tuple[int, int]:
+        """Updates in each compiled call, and ticks of the environments between calls."""
+        due = self.agent.utd * self.num_envs
+        if due > 0 and due == int(due):
+            return int(due), 1
+        if 0 < due < 1 and (1 / due) == int(1 / due):
+            return 1, int(1 / due)
+        raise UsageError(
+            f"--utd {self.agent.utd} with {counted(self.num_envs, 'environment')} makes {due} updates a tick; that "
+            "must be a whole number, or one update every whole number of ticks"
+        )
+
+    def planned_updates(self, steps: int) -> int:
+        """Return the updates that a run of so many steps makes."""
+        return int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
+
+    def default_decay_steps(self) -> float:
+        """The paper's T for this agent."""
+        return self.agent.usual_decay_steps
+
+    def build_remedies(self, horizon: int) -> tuple[Remedy, ...]:
+        """Return the remedies of a run that was planned to make so many steps."""
+        return tuple(remedy.build(self.planned_updates(horizon)) for remedy in self.remedies)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            **dataclasses.asdict(self),
+            "remedies": as_json(self.remedies),
+            "agent_name": self.agent_name,
+            "threads": self.num_threads,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> TrainConfig:
+        """From what `to_json` gave."""
+        data = dict(data)
+        kind: Any = AGENTS[data.pop("agent_name")]
+        agent = {name: tuple(v) if isinstance(v, list) else v for name, v in data.pop("agent").items()}
+        plasticity = dict(data.pop("plasticity", {}))
+        probes = {name: plasticity.pop(name) for name in ("probe_every",) if name in plasticity}
+        remedies = from_json(data.pop("remedies", {}))
+        if names := plasticity.pop("intervention", ()):  # what remedies were called before 0.2
+            remedies = from_settings(names, {name: value for name, value in plasticity.items() if value is not None})
+        return TrainConfig(
+            agent=kind(**agent),
+            replay=ReplayConfig(**data.pop("replay")),
+            plasticity=PlasticityConfig(**probes),
+            remedies=remedies,
+            **data,
+        )
+
+    def run_id(self, own_parts: dict[str, str] | None = None) -> str:
+        """Return eight letters that equal configurations share: see `neoteny.settings.identity`."""
+        from neoteny.settings.identity import run_id  # which imports this module
+
+        return run_id(self, own_parts)
+
+    def default_directory(self, own_parts: dict[str, str] | None = None) -> Path:
+        """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
+        method = f"{self.agent_name}-{self.replay.replay}"
+        return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+def limit_threads(config: TrainConfig) -> None:
+    """Fix the number of maths threads and the device, which must happen before JAX first computes anything."""
+    wanted = str(config.num_threads)
+    if _jax_has_started():
+        in_force = str(threads_in_force())
+        if config.threads is not None and in_force != wanted:
+            raise UsageError(
+                f"threads={wanted} cannot be set once JAX has computed something, with {in_force} threads: set "
+                f"PJRT_NPROC={wanted} before, or leave threads out"
+            )
+        import jax
+
+        if config.device not in ("auto", jax.default_backend()):
+            raise UsageError(f"device={config.device} cannot be set once JAX has started on {jax.default_backend()}")
+        return
+    os.environ["PJRT_NPROC"] = wanted
+    if config.device != "auto":
+        os.environ["JAX_PLATFORMS"] = "cuda" if config.device == "gpu" else "cpu"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def threads_in_force() -> int:
+    """The maths threads that JAX runs with, or would."""
+    return int(os.environ.get("PJRT_NPROC", len(os.sched_getaffinity(0))))
+
+
+def _jax_has_started() -> bool:
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge  # the public API does not say
+
+    return bool(xla_bridge.backends_are_initialized())
