@@ -7,11 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neoteny.replay.ages.ageing import Description, Schedule, describe
-from neoteny.replay.batch import Batch
-from neoteny.replay.buffer import ReplayBuffer
-from neoteny.replay.frames import Frames
-from neoteny.replay.priority import PrioritizedSampler
-from neoteny.replay.sampling import SAMPLERS, AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
 from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
@@ -23,12 +18,17 @@ from neoteny.replay.ages.schedules import (
     Uniform,
     Window,
 )
+from neoteny.replay.batch import Batch
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.frames import Frames
+from neoteny.replay.priority import PrioritizedSampler
+from neoteny.replay.sampling import SAMPLERS, AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
 from neoteny.replay.storage import Field, transition_fields
 
 if TYPE_CHECKING:  # so that a type checker and an editor know them: the same names as in _LAZY
     from neoteny.report.scores import load_runs
-    from neoteny.settings.config import TrainConfig
     from neoteny.runs.policy import load_policy
+    from neoteny.settings.config import TrainConfig
     from neoteny.training.start import resume, train
 
 __version__ = "0.1.0"

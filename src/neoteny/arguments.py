@@ -59,3 +59,9 @@ def _whole_number(text: str) -> int:
         return whole_number(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def table(about: dict[str, str]) -> str:
+    """Return names and what each is about, in two columns."""
+    width = max(map(len, about))
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in about.items())

@@ -21,18 +21,25 @@ MAY_IMPORT = {
     "envs": {"errors"},
     "snapshot": set(),
     "plasticity": {"networks"},
-    "remedies": {"networks", "agents", "plasticity"},
     "agents": {"errors", "networks"},
-    "training": {"errors", "replay", "envs", "snapshot", "agents", "plasticity", "remedies"},
-    "integrations": {"errors", "replay", "plasticity", "remedies"},
-    "report": {"errors", "remedies", "training"},
-    "experiments": {"errors", "replay", "remedies", "agents", "envs", "plasticity", "training", "report"},
+    "remedies": {"networks", "agents", "plasticity"},
+    "settings": {"replay", "envs", "agents", "remedies"},
+    "machine": {"settings"},
+    "runs": {"replay", "envs", "snapshot", "agents", "settings", "machine"},
+    "measuring": {"agents", "plasticity", "remedies", "machine", "runs"},
+    "training": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring"},
+    "integrations": {"replay", "plasticity", "remedies"},
+    "report": {"remedies", "settings", "runs"},
+    "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
-    "theory": {"errors", "replay", "plasticity"},
-    "bench": {"errors", "replay", "envs", "agents", "training", "experiments", "integrations", "cli"},
-    "demo": {"errors", "replay", "agents", "training", "report"},
-    "cli": {"errors", "agents", "training", "experiments", "theory", "demo", "bench"},
+    "theory": {"replay", "plasticity"},
+    "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
+    "demo": {"replay", "agents", "settings", "training", "report"},
+    "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
+    "cli": {"commands"},
 }
+MAY_IMPORT["bench"] |= {"integrations", "cli"}
+MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "arguments"}
 """What every room may: the errors that a person is shown, their wording, and how commands read their arguments."""

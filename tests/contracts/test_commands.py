@@ -15,7 +15,8 @@ import neoteny
 from neoteny.agents.configs import AGENTS
 from neoteny.bench import integrations
 from neoteny.bench.replay import measure_peers
-from neoteny.cli import BENCHMARKS, COMMANDS, main
+from neoteny.cli import main
+from neoteny.commands import BENCHMARKS, COMMANDS
 
 ROOT = Path(__file__).parents[2]
 NO_MATPLOTLIB = (

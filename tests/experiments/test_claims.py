@@ -12,11 +12,11 @@ import pytest
 from made_up import write_planned
 from neoteny.agents.configs import DDQNConfig
 from neoteny.cli import main
+from neoteny.commands.archive import archive
+from neoteny.commands.claims import page
+from neoteny.commands.report import about, findings, report_plan
 from neoteny.errors import UsageError
-from neoteny.experiments.archiving import archive
-from neoteny.experiments.claims import page
 from neoteny.experiments.plan import Plan, load_plan, make_plan, papers_plans
-from neoteny.experiments.reporting import about, findings, report_plan
 from neoteny.replay.registry import make_sampler
 from neoteny.report import words
 from neoteny.report.archive import archived_in, read_archive

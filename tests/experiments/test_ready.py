@@ -152,7 +152,7 @@ def test_a_sweep_asks_for_memory_before_it_starts(
     path, out = tmp_path / "mine.toml", tmp_path / "runs"
     path.write_text(PLAN.format(env="MountainCarContinuous-v0"))
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_200_000_000)
-    monkeypatch.setattr("neoteny.experiments.command.usable_cores", lambda: list(range(16)))
+    monkeypatch.setattr("neoteny.commands.sweep.usable_cores", lambda: list(range(16)))
     for words in ([], ["--dry-run"]):
         assert main(["sweep", str(path), "--out", str(out), *words]) == 2
         assert (
@@ -162,7 +162,7 @@ def test_a_sweep_asks_for_memory_before_it_starts(
     for run in load_plan(str(path)).runs[1:]:
         (out / run.directory).mkdir(parents=True)
         (out / run.directory / "DONE").touch()  # what is done needs no memory
-    monkeypatch.setattr("neoteny.experiments.command._dry_run", lambda *arguments: 0)
+    monkeypatch.setattr("neoteny.commands.sweep._dry_run", lambda *arguments: 0)
     assert main(["sweep", str(path), "--out", str(out), "--dry-run"]) == 0
 
 

@@ -16,8 +16,8 @@ import pytest
 import neoteny
 from browser import opened
 from neoteny.cli import main
-from neoteny.experiments.archiving import archive
-from neoteny.experiments.command import joined
+from neoteny.commands.archive import archive
+from neoteny.commands.sweep import joined
 from neoteny.experiments.cores import usable_cores
 from neoteny.experiments.plan import load_plan
 from neoteny.experiments.sweep import LOWEST, _start, in_use, log_of

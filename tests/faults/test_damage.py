@@ -19,10 +19,10 @@ from killing import same
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies import Injection
-from neoteny.training import checkpoint, files
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.runs.inspect import describe, facts_of
 from neoteny.runs.run import read_lines
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training import checkpoint, files
 from patience import HANG
 
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)

@@ -22,9 +22,9 @@ from killing import committed, finish, same, start
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped
-from neoteny.training import files, setup
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.runs.run import read_lines, read_metrics
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training import files, setup
 from patience import HANG
 
 AGENT = TD3Config((16,), batch_size=16, learning_starts=100)

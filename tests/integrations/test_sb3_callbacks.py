@@ -26,7 +26,7 @@ from neoteny.integrations.sb3 import (
 )
 from neoteny.integrations.sb3.passes import hidden_of, passes
 from neoteny.plasticity.neurons import dormant_score
-from neoteny.remedies.torch import Hidden, forget, fresh, recycle
+from neoteny.remedies.torch import HiddenModule, forget, fresh, recycle
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what SBX imports uses what JAX has deprecated
@@ -247,7 +247,7 @@ def test_recycling_by_hand() -> None:
     optimizer.step()
     before = copy.deepcopy(net.state_dict())
     moments = {name: optimizer.state[p]["exp_avg"].clone() for name, p in net.named_parameters()}
-    hidden = [Hidden("0", ("2",)), Hidden("2", ("4",))]
+    hidden = [HiddenModule("0", ("2",)), HiddenModule("2", ("4",))]
     new = fresh(net)
     changed = recycle(net, new, hidden, {"0": np.array([0.0, 1.0]), "2": np.array([2.0, 0.02, 0.9])}, 0.02)
     forget(optimizer, net, changed, restart=False)

@@ -12,8 +12,8 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
-from neoteny.training import setup
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training import setup
 from probes import Aim, Endless, Pixels, TwoSteps
 
 GAMMA = 0.8

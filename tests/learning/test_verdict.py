@@ -8,9 +8,9 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import TD3Config
-from neoteny.settings.config import PlasticityConfig, TrainConfig
 from neoteny.measuring.diagnose import findings
 from neoteny.runs.inspect import facts_of
+from neoteny.settings.config import PlasticityConfig, TrainConfig
 
 
 @pytest.mark.slow

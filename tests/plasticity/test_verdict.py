@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from neoteny.cli import main
-from neoteny.plasticity.verdict import RULES, judge, rising
 from neoteny.measuring.diagnose import describe, draw
+from neoteny.plasticity.verdict import RULES, judge, rising
 
 HEALTHY = {
     "trainability": 0.8,

@@ -115,7 +115,7 @@ def test_in_torch_recycling_keeps_the_count(scores: list[float]) -> None:
     optimiser = torch.optim.Adam(net.parameters())
     net(torch.randn(5, 3)).sum().backward()
     optimiser.step()
-    hidden = [on_torch.Hidden("0", ("2",))]
+    hidden = [on_torch.HiddenModule("0", ("2",))]
     changed = on_torch.recycle(net, on_torch.fresh(net), hidden, {"0": np.array(scores)}, 0.1)
     on_torch.forget(optimiser, net, changed, ReDoCallback.restarts)
     assert [float(optimiser.state[parameter]["step"]) for parameter in net.parameters()] == [1.0] * 4

@@ -28,9 +28,9 @@ from neoteny.remedies.registry import from_settings
 from neoteny.remedies.reset import layer_names
 from neoteny.remedies.shrink_perturb import shrink_perturb
 from neoteny.remedies.surgery import at, cleared, losses_of
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.runs.inspect import facts_of
 from neoteny.runs.run import read_metrics
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 CONFIGS = {
     "td3": TD3Config((12, 10)),

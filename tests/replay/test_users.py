@@ -21,8 +21,8 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import config_of
 from neoteny.replay.registry import make_sampler
-from neoteny.settings.config import ReplayConfig, TrainConfig
 from neoteny.runs.run import read_config
+from neoteny.settings.config import ReplayConfig, TrainConfig
 
 MODULE = """
 from dataclasses import dataclass

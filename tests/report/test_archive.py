@@ -13,11 +13,12 @@ import neoteny
 from made_up import write_planned, write_runs
 from neoteny.agents.configs import TD3Config
 from neoteny.cli import main
+from neoteny.commands.archive import archive
+from neoteny.commands.report import about, named_runs, plan_claims
 from neoteny.errors import UsageError
-from neoteny.experiments.archiving import archive
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans
-from neoteny.experiments.reporting import about, named_runs, plan_claims
 from neoteny.experiments.work import carry_out, is_done
+from neoteny.machine.threads import threads_in_force
 from neoteny.report.archive import (
     POINTS,
     _sealed,
@@ -32,8 +33,8 @@ from neoteny.report.archive import (
 from neoteny.report.gather import gather
 from neoteny.report.scores import made_by, read_runs
 from neoteny.report.tables import tables_of
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
 from neoteny.runs.run import read_config
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import neoteny as n
-from neoteny.training import checkpoint, files
 from neoteny.runs.checkpoint import Checkpoints
+from neoteny.training import checkpoint, files
 
 
 class Frames:

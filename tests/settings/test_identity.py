@@ -20,10 +20,10 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import make_plan
 from neoteny.remedies import Injection, ReDo
-from neoteny.training import start
+from neoteny.runs.run import Run, read_config, source
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.settings.identity import WITHOUT_EFFECT, canonical, describe_own
-from neoteny.runs.run import Run, read_config, source
+from neoteny.training import start
 
 SWD = ReplayConfig("swd", decay_steps=100_000, min_weight=0.1)
 

@@ -11,11 +11,11 @@ import pytest
 from neoteny.agents.configs import DDQNConfig, SACConfig
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.training import start
+from neoteny.runs.run import read_metrics
 from neoteny.settings.cautions import cautions
 from neoteny.settings.config import ReplayConfig, TrainConfig
 from neoteny.settings.presets import complete, start_from
-from neoteny.runs.run import read_metrics
+from neoteny.training import start
 
 
 def test_the_papers_lengths() -> None:

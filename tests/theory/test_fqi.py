@@ -9,8 +9,8 @@ import pytest
 from scipy.special import logsumexp
 
 from neoteny.replay.ages.schedules import GeometricDecay, LinearDecay
-from neoteny.theory.fqi import FirstGradient, Run, first_gradients, iterate, play
-from neoteny.theory.functions import Approximator, Network, loss_gradient, random_features, tabular
+from neoteny.theory.fqi import FirstGradient, FQIRun, first_gradients, iterate, play
+from neoteny.theory.functions import Approximator, NeuralFunction, loss_gradient, random_features, tabular
 from neoteny.theory.kernel import Trained
 from neoteny.theory.mdp import Floats, backup, optimal_q, random_mdps, state_values
 
@@ -26,15 +26,15 @@ def classes() -> dict[str, Approximator]:
     return {
         "tabular": tabular(CELLS),
         "linear": random_features(rng, CELLS, 5),
-        "tanh": Network(rng.standard_normal((CELLS, 4))),
-        "relu": Network(rng.standard_normal((CELLS, 4)), (16,), "relu"),
+        "tanh": NeuralFunction(rng.standard_normal((CELLS, 4))),
+        "relu": NeuralFunction(rng.standard_normal((CELLS, 4)), (16,), "relu"),
     }
 
 
 def gradients(f: Approximator, iterations: int = 40, **settings: object) -> list[FirstGradient]:
     rng = np.random.default_rng(1)
     mdp = random_mdps(rng, 1, HORIZON, STATES, ACTIONS)
-    return list(first_gradients(rng, Run(mdp, f, **settings), iterations))  # type: ignore[arg-type]
+    return list(first_gradients(rng, FQIRun(mdp, f, **settings), iterations))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", classes())
@@ -45,7 +45,7 @@ def test_gradients_against_finite_differences(name: str) -> None:
     step = 1e-6
     losses = [mu @ (f.values(theta + sign * step * way) - y) ** 2 for sign in (1, -1)]
     assert loss_gradient(f, theta, mu, y) @ way == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-5)
-    if isinstance(f, Network):
+    if isinstance(f, NeuralFunction):
         np.testing.assert_allclose(f.gram(theta), f.jacobian(theta) @ f.jacobian(theta).T, rtol=1e-10)
 
 
@@ -66,7 +66,7 @@ def test_fits_are_stationary_and_linear_ones_the_best(name: str) -> None:
 
 def test_adam_lowers_the_loss() -> None:
     f, rng = classes()["relu"], np.random.default_rng(4)
-    assert isinstance(f, Network)
+    assert isinstance(f, NeuralFunction)
     theta, mu, y = f.initial(rng), np.full(CELLS, 1 / CELLS), rng.standard_normal(CELLS)
     assert mu @ (f.values(f.descend(theta, mu, y, 300)) - y) ** 2 < 0.2 * (mu @ (f.values(theta) - y) ** 2)
 
@@ -75,7 +75,7 @@ def test_adam_lowers_the_loss() -> None:
 def test_tabular_fqi_with_exact_targets_finds_the_best(alpha: float) -> None:
     rng = np.random.default_rng(5)
     mdp = random_mdps(rng, 1, HORIZON, STATES, ACTIONS)
-    *_, (_, _, theta, _) = iterate(rng, Run(mdp, tabular(CELLS), temperature=alpha, exploration=1.0), 300)
+    *_, (_, _, theta, _) = iterate(rng, FQIRun(mdp, tabular(CELLS), temperature=alpha, exploration=1.0), 300)
     np.testing.assert_allclose(theta.reshape(HORIZON, STATES, ACTIONS), optimal_q(mdp, alpha)[0], atol=1e-9)
 
 
@@ -125,7 +125,7 @@ def test_the_parts_against_a_naive_twin(alpha: float) -> None:
         return [mdp.rewards[0, 0].ravel() + mdp.transitions[0, 0].reshape(CELLS, -1) @ value, mdp.rewards[0, 1].ravel()]
 
     for k, before, after, parts in iterate(
-        np.random.default_rng(7), Run(mdp, f, temperature=alpha, exploration=1.0), 30
+        np.random.default_rng(7), FQIRun(mdp, f, temperature=alpha, exploration=1.0), 30
     ):
         cells.append(play(twin, mdp, np.full((2, STATES, ACTIONS), 1 / ACTIONS))[0])
         for g in parts:

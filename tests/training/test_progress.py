@@ -10,10 +10,10 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import TD3Config
+from neoteny.runs.run import read_metrics
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training.evaluate import described
 from neoteny.training.progress import Progress
-from neoteny.runs.run import read_metrics
 
 
 def tiny(steps: int) -> TrainConfig:

@@ -21,11 +21,12 @@ import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.machine.threads import threads_in_force
 from neoteny.remedies import ReDo
-from neoteny.training import setup
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig, threads_in_force
-from neoteny.training.replaying import evaluate_run
 from neoteny.runs.run import Run, read_config, read_metrics
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
+from neoteny.training import setup
+from neoteny.training.replaying import evaluate_run
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)

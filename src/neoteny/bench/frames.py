@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from neoteny.bench.timing import alternate
+from neoteny.replay.ages.schedules import LinearDecay
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.sampling import AgeWeightedSampler
-from neoteny.replay.ages.schedules import LinearDecay
 from neoteny.replay.storage import Field
 
 BATCH = 32

@@ -20,10 +20,10 @@ from neoteny.bench.frames import FrameCost, measure_frames
 from neoteny.bench.peers import PEERS
 from neoteny.bench.timing import alternate
 from neoteny.replay.ages.ageing import Floats
+from neoteny.replay.ages.schedules import EmphasizeRecent, GeometricDecay, LinearDecay, Uniform
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
-from neoteny.replay.ages.schedules import EmphasizeRecent, GeometricDecay, LinearDecay, Uniform
 
 BATCH = 256
 FIELDS: dict[str, tuple[int, ...]] = {

@@ -21,7 +21,8 @@ import json, sys
 from neoteny.agents.configs import TD3Config
 from neoteny.bench.frames import resident_bytes
 from neoteny.bench.sampling import fill
-from neoteny.settings.config import ReplayConfig, TrainConfig, limit_threads
+from neoteny.machine.threads import limit_threads
+from neoteny.settings.config import ReplayConfig, TrainConfig
 config = TrainConfig("Humanoid-v5", TD3Config(), ReplayConfig(capacity=int(sys.argv[1])))
 limit_threads(config)
 from neoteny.bench.step import batch_of, wait

@@ -25,12 +25,13 @@ from neoteny.bench.contenders import TASKS
 from neoteny.bench.products import products
 from neoteny.bench.products import seconds as product_seconds
 from neoteny.machine.allocation import memory_kept
+from neoteny.machine.threads import limit_threads
 from neoteny.runs.checkpoint import Checkpoints
-from neoteny.settings.config import ReplayConfig, TrainConfig, limit_threads
-from neoteny.training.loop import tick
-from neoteny.training.progress import Progress
 from neoteny.runs.run import Run
 from neoteny.runs.session import Session
+from neoteny.settings.config import ReplayConfig, TrainConfig
+from neoteny.training.loop import tick
+from neoteny.training.progress import Progress
 from neoteny.training.setup import Setup, set_up
 
 PARTS = ("acting", "simulator", "replay", "update", "logging", "probes", "rest")

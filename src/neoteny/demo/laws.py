@@ -11,8 +11,6 @@ import numpy as np
 from neoteny.arguments import Parser
 from neoteny.errors import missing_extra
 from neoteny.replay.ages.ageing import Describing
-from neoteny.replay.buffer import ReplayBuffer
-from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
@@ -24,6 +22,8 @@ from neoteny.replay.ages.schedules import (
     Uniform,
     Window,
 )
+from neoteny.replay.buffer import ReplayBuffer
+from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.storage import Field
 
 SCHEDULES: dict[str, Describing] = {

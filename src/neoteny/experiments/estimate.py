@@ -15,8 +15,8 @@ from pathlib import Path
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan
 from neoteny.experiments.sweep import why
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.runs.run import read_lines
+from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 STARTS = 300
 """Steps without updates, to time what those cost."""

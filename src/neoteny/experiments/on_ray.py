@@ -12,8 +12,8 @@ from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.experiments.sweep import TRIES, Outcome, log_of
 from neoteny.experiments.watch import Watch
 from neoteny.experiments.work import carry_out, is_done, reason
-from neoteny.settings.config import TrainConfig
 from neoteny.machine.signals import asked_to_stop
+from neoteny.settings.config import TrainConfig
 
 LOOK = 1.0
 """Seconds between looks at the cluster."""

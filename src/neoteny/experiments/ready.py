@@ -16,8 +16,8 @@ from neoteny.replay import memory
 from neoteny.replay.frames import Frames, FrameStore
 from neoteny.replay.registry import REPLAYS
 from neoteny.replay.storage import Layout, transition_fields
-from neoteny.settings.config import TrainConfig
 from neoteny.runs.policy import problem_of
+from neoteny.settings.config import TrainConfig
 
 PROCESS = 500_000_000
 """Bytes of a run besides its replay buffer: a small TD3 on Pendulum peaks at 484 MB, by its timing.jsonl."""

@@ -18,8 +18,8 @@ from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, PlannedRun
 from neoteny.experiments.watch import Watch
 from neoteny.experiments.work import MISCONFIGURED, is_done
-from neoteny.runs.run import lock
 from neoteny.machine.signals import asked_to_stop
+from neoteny.runs.run import lock
 
 TRIES = 2
 LOWEST = 19

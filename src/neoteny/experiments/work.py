@@ -15,8 +15,9 @@ import traceback
 from pathlib import Path
 
 from neoteny.errors import Interrupted, RunStopped, UsageError
-from neoteny.settings.config import TrainConfig, limit_threads
+from neoteny.machine.threads import limit_threads
 from neoteny.runs.run import is_run, read_config
+from neoteny.settings.config import TrainConfig
 
 MISCONFIGURED = 2
 """The exit status of a run whose configuration cannot be carried out: it would fail again."""

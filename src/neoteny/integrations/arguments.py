@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from neoteny.replay.ages.ageing import Schedule
-from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.ages.schedules import LinearDecay
+from neoteny.replay.sampling import check_schedule_type
 
 
 def schedule_of(age_weight: Schedule | None, decay_steps: float | None, min_weight: float | None) -> Schedule:

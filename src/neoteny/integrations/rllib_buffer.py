@@ -15,8 +15,8 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 
 from neoteny.integrations.arguments import schedule_of
-from neoteny.replay.ages.ageing import Ints, Schedule
 from neoteny.integrations.stamps import StampedRows
+from neoteny.replay.ages.ageing import Ints, Schedule
 
 REPLAY_STATE = "age_weighted_replay"
 """Where a state, the buffer's or its algorithm's, holds what is ours."""

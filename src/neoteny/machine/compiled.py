@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from neoteny.errors import UsageError
-from neoteny.settings.config import threads_in_force
+from neoteny.machine.threads import threads_in_force
 
 LIMIT = 1 << 30
 """Bytes that are kept for one kind of machine and number of threads; the oldest go first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.plasticity.verdict import RULES, Finding, judge, rising
+from neoteny.plasticity.verdict import RULES, Observation, judge, rising
 from neoteny.runs.run import read_metrics
 from neoteny.wording import counted
 
@@ -38,12 +38,12 @@ def measured(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     return good, bad
 
 
-def findings(directory: Path) -> dict[str, list[Finding]]:
+def findings(directory: Path) -> dict[str, list[Observation]]:
     """What each measure shows of each network of a run."""
     lines = _probes(directory)
     networks = sorted({name.split("/")[1] for line in lines[:1] for name in line if name.startswith("probe/")})
     steps = [line["step"] for line in lines]
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[Observation]] = {}
     for network in networks:
         judged = [judge(rule, steps, series(lines, network, rule.measure)) for rule in RULES]
         found[network] = [finding for finding in judged if finding is not None]
@@ -77,7 +77,7 @@ def describe(directory: Path) -> str:
     return "\n".join([*lines, "", verdict(found, learning), *([] if learning else [OTHER_CAUSES])])
 
 
-def verdict(found: dict[str, list[Finding]], learning: bool | None) -> str:
+def verdict(found: dict[str, list[Observation]], learning: bool | None) -> str:
     """In words: which measures left the range of short healthy runs, and from which step; none while it is learning.
 
     learning: whether the returns are rising, if that is known.

@@ -13,6 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from neoteny.agents.agent import Agent, TrainableNetwork
+from neoteny.machine.compiled import compiled
 from neoteny.plasticity import trainability
 from neoteny.plasticity.churn import policy_churn, value_churn
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
@@ -22,7 +23,6 @@ from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
 from neoteny.remedies.recycling import scores_by_activity, scores_by_gradient
 from neoteny.remedies.surgery import losses_of
-from neoteny.machine.compiled import compiled
 from neoteny.runs.session import Session
 
 Tree = Any

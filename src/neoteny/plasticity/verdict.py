@@ -44,7 +44,7 @@ RULES = (
 """From runs of TD3, and networks made dormant on purpose; see docs/plasticity.md."""
 
 
-class Finding(NamedTuple):
+class Observation(NamedTuple):
     """What one measure shows."""
 
     rule: Rule
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
     """The step from which on they are so without a break."""
 
 
-def judge(rule: Rule, steps: Sequence[int], values: Sequence[float | None]) -> Finding | None:
+def judge(rule: Rule, steps: Sequence[int], values: Sequence[float | None]) -> Observation | None:
     """What a measure shows by its values over training, one for each step; None if there are too few."""
     known = [(step, value) for step, value in zip(steps, values, strict=True) if value is not None]
     if len(known) < 2:
@@ -71,7 +71,7 @@ def judge(rule: Rule, steps: Sequence[int], values: Sequence[float | None]) -> F
     if outside:
         last_good = np.flatnonzero(~beyond)
         since = known[int(last_good[-1]) + 1][0] if last_good.size and last_good[-1] + 1 < len(known) else known[0][0]
-    return Finding(rule, first, float(np.median(numbers[-late:])), outside, since)
+    return Observation(rule, first, float(np.median(numbers[-late:])), outside, since)
 
 
 def rising(returns: Sequence[float]) -> bool | None:

@@ -14,7 +14,7 @@ Masks = dict[str, Tensor]
 """Of each parameter that was changed, by its name, which entries were."""
 
 
-class Hidden(NamedTuple):
+class HiddenModule(NamedTuple):
     """A layer of hidden units, by its name in a module, and the layers that read its units."""
 
     layer: str
@@ -34,7 +34,7 @@ def fresh(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def recycle(
-    module: nn.Module, new: Mapping[str, Tensor], hidden: Sequence[Hidden], scores: Mapping[str, Any], tau: float
+    module: nn.Module, new: Mapping[str, Tensor], hidden: Sequence[HiddenModule], scores: Mapping[str, Any], tau: float
 ) -> Masks:
     """Units with a score <= tau: new weights into them, none out of them; ReDo (Sokar et al. 2023), Algorithm 1.
 

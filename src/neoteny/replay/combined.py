@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from neoteny.replay.ages.ageing import Floats, Schedule
+from neoteny.replay.ages.schedules import Uniform
 from neoteny.replay.drawing import AgeDrawer, Draw
 from neoteny.replay.sampling import AgeWeightedSampler, Sampler
-from neoteny.replay.ages.schedules import Uniform
 from neoteny.replay.storage import Ring
 
 

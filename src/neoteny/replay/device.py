@@ -32,7 +32,7 @@ Law = Callable[[Array, int, Number, int], Array]
 
 @partial(jax.tree_util.register_dataclass, data_fields=["data", "head", "num_stored"], meta_fields=["num_envs"])
 @dataclass(frozen=True)
-class Ring:
+class DeviceRing:
     """Transitions on the device: `data` leaves (capacity, ...), the next slot to write, how many are held."""
 
     data: Any
@@ -46,15 +46,15 @@ class Ring:
         return int(jax.tree.leaves(self.data)[0].shape[0])
 
 
-def init(capacity: int, example: Any, num_envs: int = 1) -> Ring:
+def init(capacity: int, example: Any, num_envs: int = 1) -> DeviceRing:
     """An empty ring for transitions like `example`, a tree of arrays without a leading axis."""
     if num_envs < 1 or capacity < num_envs or capacity % num_envs:
         raise ValueError(f"capacity must be a multiple of num_envs >= 1, got {capacity} and {num_envs}")
     data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), example)
-    return Ring(data, jnp.int32(0), jnp.int32(0), num_envs)
+    return DeviceRing(data, jnp.int32(0), jnp.int32(0), num_envs)
 
 
-def add(ring: Ring, transitions: Any) -> Ring:
+def add(ring: DeviceRing, transitions: Any) -> DeviceRing:
     """The ring with one transition of each environment added: leaves (num_envs, ...)."""
     for leaf in jax.tree.leaves(transitions):
         if jnp.shape(leaf)[:1] != (ring.num_envs,):
@@ -68,7 +68,7 @@ def add(ring: Ring, transitions: Any) -> Ring:
     return replace(ring, data=data, head=head, num_stored=jnp.minimum(ring.num_stored + ring.num_envs, ring.capacity))
 
 
-def sample(ring: Ring, key: Array, batch_size: int, law: Law) -> Any:
+def sample(ring: DeviceRing, key: Array, batch_size: int, law: Law) -> Any:
     """A batch drawn by `law`, with replacement.
 
     An empty ring cannot raise inside jit: it gives zeros. Add first.

@@ -9,10 +9,6 @@ from typing import Any
 from neoteny.errors import UsageError
 from neoteny.replay import users
 from neoteny.replay.ages.ageing import Schedule
-from neoteny.replay.buffer import Attachable
-from neoteny.replay.combined import CombinedSampler
-from neoteny.replay.priority import PrioritizedSampler
-from neoteny.replay.sampling import SAMPLERS
 from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
@@ -24,6 +20,10 @@ from neoteny.replay.ages.schedules import (
     Uniform,
     Window,
 )
+from neoteny.replay.buffer import Attachable
+from neoteny.replay.combined import CombinedSampler
+from neoteny.replay.priority import PrioritizedSampler
+from neoteny.replay.sampling import SAMPLERS
 from neoteny.wording import did_you_mean
 
 _LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}

@@ -15,11 +15,11 @@ import numpy as np
 
 from neoteny.replay.ages.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
 from neoteny.replay.ages.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
-from neoteny.replay.drawing import AgeDrawer, Drawer
 from neoteny.replay.ages.laws import Law
 from neoteny.replay.ages.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
-from neoteny.replay.storage import Ring, slots_of
 from neoteny.replay.ages.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
+from neoteny.replay.drawing import AgeDrawer, Drawer
+from neoteny.replay.storage import Ring, slots_of
 
 
 class Sampler(Protocol):

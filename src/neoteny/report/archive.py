@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from neoteny.errors import UsageError
-from neoteny.settings.config import TrainConfig
 from neoteny.runs.files import write
 from neoteny.runs.run import read_config, read_lines, read_metrics
+from neoteny.settings.config import TrainConfig
 
 FORMAT = 1
 POINTS = 100

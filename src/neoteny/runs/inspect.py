@@ -7,7 +7,6 @@ from typing import Any
 
 from neoteny.errors import UsageError
 from neoteny.runs.checkpoint import digests, folder_of, manifests
-from neoteny.training.guards import describe_dropped
 from neoteny.runs.run import read_config, read_metrics
 from neoteny.wording import counted
 
@@ -66,3 +65,11 @@ def describe(facts: dict[str, Any]) -> str:
         lines += [f"    {complaint}" for complaint in checkpoint["damaged"]]
     lines.append("  " + ", ".join(f"{name} {number}" for name, number in facts["versions"].items()))
     return "\n".join(lines)
+
+
+def describe_dropped(steps: int) -> str:
+    """What a person is told of the steps that were not stored."""
+    return (
+        f"{counted(steps, 'step')} {'was' if steps == 1 else 'were'} not stored because the environment returned NaN "
+        "or infinity; the episodes that this cut short are not counted."
+    )

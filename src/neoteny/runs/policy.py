@@ -22,10 +22,10 @@ from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import compiled
-from neoteny.settings.config import TrainConfig
 from neoteny.runs.files import write
-from neoteny.settings.identity import check_same_network
 from neoteny.runs.run import read_config
+from neoteny.settings.config import TrainConfig
+from neoteny.settings.identity import check_same_network
 
 Policy = Callable[..., NDArray[Any]]
 

@@ -20,8 +20,8 @@ from typing import Any, TextIO
 
 from neoteny import __version__
 from neoteny.errors import UsageError
-from neoteny.settings.config import TrainConfig
 from neoteny.runs.files import write
+from neoteny.settings.config import TrainConfig
 
 
 class Run:

@@ -1,4 +1,4 @@
-"""The statements about first gradients, the kernel and saddles, each checked over random problems: one Finding each."""
+"""The statements about first gradients, the kernel and saddles, each checked over random problems: one Check each."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from itertools import pairwise
 import numpy as np
 
 from neoteny.replay.ages.schedules import LinearDecay
-from neoteny.theory.fqi import FirstGradient, Run, first_gradients
-from neoteny.theory.functions import Approximator, Network, random_features, tabular
+from neoteny.theory.fqi import FirstGradient, FQIRun, first_gradients
+from neoteny.theory.functions import Approximator, NeuralFunction, random_features, tabular
 from neoteny.theory.gradient import LAWS, fresh_term, random_problem
 from neoteny.theory.kernel import Trained, fresh_full_rank, kernel_ranks
 from neoteny.theory.mdp import Floats, random_mdps, random_temperature
 from neoteny.theory.population import exponent
-from neoteny.theory.results import Finding
+from neoteny.theory.results import Check
 from neoteny.theory.saddle import network_saddles, quadratic_saddles, slope
 
 STATES, ACTIONS, HORIZON = 4, 3, 4
 ROUNDING = 1e-9
 
 
-def _runs(rng: np.random.Generator, each: int, soft: bool) -> list[tuple[Run, int]]:
+def _runs(rng: np.random.Generator, each: int, soft: bool) -> list[tuple[FQIRun, int]]:
     """FQI on random problems, tabular, linear and neural, with exact and with sampled targets; and iterations."""
     cells, runs = STATES * ACTIONS, []
     for _ in range(each):
         classes: list[tuple[Approximator, int]] = [
             (tabular(cells), 60),
             (random_features(rng, cells, 5), 60),
-            (Network(rng.standard_normal((cells, 4))), 30),
+            (NeuralFunction(rng.standard_normal((cells, 4))), 30),
         ]
         for f, iterations in classes:
             for exact in (True, False):
                 mdp, alpha = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_temperature(rng) if soft else 0.0
-                runs.append((Run(mdp, f, exact_targets=exact, temperature=alpha), iterations))
+                runs.append((FQIRun(mdp, f, exact_targets=exact, temperature=alpha), iterations))
     return runs
 
 
@@ -45,7 +45,7 @@ def _norm(vector: Floats) -> float:
     return float(np.linalg.norm(vector))
 
 
-def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> Finding:
+def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> Check:
     """The two terms sum to the measured gradient; as printed they do not."""
     runs = _runs(rng, each, soft)
     found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
@@ -57,7 +57,7 @@ def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> F
     )
     slips = f"drift with grad f^2, f_h for f_{{h+1}} in the proof: off by {printed:.2f}, {proof:.2f} of the drift"
     says = "first gradient = (1/k) grad E_d[(f - T f_{h+1}^{k-1})^2] + E_mu[2 (T f_{h+1}^{k-1} - T f_{h+1}^k) grad f]"
-    return Finding(
+    return Check(
         _name("Theorem 3", soft),
         says.replace("T f", "T^soft f") if soft else says,
         f"largest difference {error:.0e} over {len(found):,} gradients; tabular, linear, neural f",
@@ -67,7 +67,7 @@ def theorem_3(rng: np.random.Generator, each: int = 15, soft: bool = False) -> F
     )
 
 
-def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False) -> Finding:
+def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False) -> Check:
     """f_{H+1} = 0 removes the drift at the last step, and nowhere else."""
     runs = _runs(rng, each, soft)
     found = [gradient for run, iterations in runs for gradient in first_gradients(rng, run, iterations)]
@@ -77,7 +77,7 @@ def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False
     ratio = float(
         np.sqrt(np.mean([_norm(g.drift) ** 2 for g in before]) / np.mean([_norm(g.fresh) ** 2 for g in before]))
     )
-    return Finding(
+    return Check(
         _name("Theorem 3, drift", soft),
         f"{'V^soft_{H+1} = 0' if soft else 'f_{H+1} = 0'} removes the target drift at h = H alone",
         f"at H {last:.0e}; before H not 0 in {moved:.0%} of gradients, and {ratio:.1f} times the fresh term (RMS)",
@@ -88,13 +88,13 @@ def theorem_3_drift(rng: np.random.Generator, each: int = 10, soft: bool = False
     )
 
 
-def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: bool = False) -> Finding:
+def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: bool = False) -> Check:
     """What has to hold for the older transitions to add nothing."""
     cells = STATES * ACTIONS
     rests: dict[str, list[float]] = {"as assumed": [], "N 20": [], "SWD": [], "Adam": []}
     for _ in range(problems):
         mdp, f = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_features(rng, cells, 5)
-        assumed = Run(mdp, f, temperature=random_temperature(rng) if soft else 0.0)
+        assumed = FQIRun(mdp, f, temperature=random_temperature(rng) if soft else 0.0)
         for name, run in {
             "as assumed": assumed,
             "N 20": replace(assumed, capacity=20),
@@ -106,7 +106,7 @@ def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: boo
                 np.sqrt(sum(_norm(g.rest) ** 2 for g in found) / sum(_norm(g.fresh) ** 2 for g in found))
             )
     means = {name: float(np.mean(values)) for name, values in rests.items()}
-    return Finding(
+    return Check(
         _name("Theorem 3, conditions", soft),
         "older data add nothing if f^{k-1} is an exact argmin, none is evicted and the law uniform; else a third term",
         "third term over fresh term (RMS): " + ", ".join(f"{name} {value:.2g}" for name, value in means.items()),
@@ -116,7 +116,7 @@ def theorem_3_conditions(rng: np.random.Generator, problems: int = 10, soft: boo
     )
 
 
-def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = False) -> Finding:
+def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = False) -> Check:
     """The fresh term with policy and targets fixed: its power of k."""
     ks = [int(k) for k in np.geomspace(10_000, 300_000, 6)]
     alphas = [random_temperature(rng) if soft else 0.0 for _ in range(problems)]
@@ -124,7 +124,7 @@ def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = Fals
     single, mean, turned = (
         exponent(ks, np.stack([getattr(term, name) for term in found])) for name in ("single", "mean", "turned")
     )
-    return Finding(
+    return Check(
         _name("Fresh term", soft),
         f"with policy and {'soft ' if soft else ''}targets fixed the fresh term of one visit falls as k^-1; so does "
         "its mean just after the policy changed; its mean under the same policy falls as k^-1.5",
@@ -136,18 +136,18 @@ def fresh_decay(rng: np.random.Generator, problems: int = 100, soft: bool = Fals
     )
 
 
-def raw_norm(rng: np.random.Generator, problems: int = 20, iterations: int = 320) -> Finding:
+def raw_norm(rng: np.random.Generator, problems: int = 20, iterations: int = 320) -> Check:
     """The whole first gradient under real FQI, where policy and targets move: reported, nothing expected."""
     edges = [10, 20, 40, 80, 160, iterations]
     curves: dict[str, list[Floats]] = {"total": [], "fresh": [], "drift": []}
     for _ in range(problems):
         mdp, f = random_mdps(rng, 1, HORIZON, STATES, ACTIONS), random_features(rng, STATES * ACTIONS, 5)
-        found = [g for g in first_gradients(rng, Run(mdp, f, exact_targets=False), iterations) if g.h < HORIZON - 1]
+        found = [g for g in first_gradients(rng, FQIRun(mdp, f, exact_targets=False), iterations) if g.h < HORIZON - 1]
         for part, rows in curves.items():
             rows.append(np.array([_rms(found, part, low, high) for low, high in pairwise(edges)]))
     middles = [float(np.sqrt(low * high)) for low, high in pairwise(edges)]
     powers = {part: exponent(middles, np.stack(rows)) for part, rows in curves.items()}
-    return Finding(
+    return Check(
         "Raw norm",
         "first gradient of real FQI (h < H, policy and targets moving): no expectation",
         "exponents " + ", ".join(f"{part} {mean:.2f} +- {half:.2f}" for part, (mean, half) in powers.items()),
@@ -161,7 +161,7 @@ def _rms(found: list[FirstGradient], part: str, low: int, high: int) -> float:
     return float(np.sqrt(np.mean([_norm(getattr(g, part)) ** 2 for g in found if low <= g.k < high])))
 
 
-def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 50) -> Finding:
+def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 50) -> Check:
     """Effective rank of the kernel along warm-started FQI, beside fresh networks and networks trained once."""
     found = [kernel_ranks(rng, iterations) for _ in range(problems)]
     fresh = np.array([ranks.fresh.mean() for ranks in found])
@@ -170,7 +170,7 @@ def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 5
     half, half_once = (1.96 * change.std(ddof=1) / np.sqrt(problems) for change in (drops, once))
     full, warm_full = (float(np.mean([getattr(r, name) for r in found])) for name in ("fresh_full", "warm_full"))
     narrow = fresh_full_rank(rng, 200, (3, 3))
-    return Finding(
+    return Check(
         "NTK rank",
         "a warm-started network's kernel has a lower effective rank than a fresh one's (argued, not proved)",
         f"effective rank, of 24: fresh {fresh.mean():.1f}; warm-started {drops.mean():+.1f} +- {half:.1f} after "
@@ -188,7 +188,7 @@ def kernel_rank(rng: np.random.Generator, problems: int = 8, iterations: int = 5
     )
 
 
-def saddle_time(rng: np.random.Generator, problems: int = 2_000) -> Finding:
+def saddle_time(rng: np.random.Generator, problems: int = 2_000) -> Check:
     """Steps to leave a saddle against the first gradient's size."""
     both = {"quadratic": quadratic_saddles(rng, problems), "network": network_saddles(rng, problems)}
     off = max(float(np.abs(e.steps - e.predicted).max()) for e in both.values())
@@ -196,7 +196,7 @@ def saddle_time(rng: np.random.Generator, problems: int = 2_000) -> Finding:
     quadratic = both["quadratic"]
     projected, whole = (slope(size, quadratic.steps)[1] for size in (quadratic.unstable, quadratic.whole))
     expected = 1 / np.log1p(0.05)
-    return Finding(
+    return Check(
         "Saddle",
         "steps to leave = log(radius c / g) / log(1 + rate c), g the first gradient's part along the unstable "
         "direction, c its curvature",

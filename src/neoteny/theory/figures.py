@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from neoteny.replay.ages.schedules import LinearDecay
-from neoteny.theory.results import Finding
+from neoteny.theory.results import Check
 
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#777777"
 """Okabe and Ito's."""
 
 
-def draw_all(findings: Mapping[str, Finding], out: Path) -> list[Path]:
+def draw_all(findings: Mapping[str, Check], out: Path) -> list[Path]:
     """Write every plot into `out`; needs matplotlib."""
     from matplotlib.figure import Figure
 
@@ -36,7 +36,7 @@ def _save(figure: Any, path: Path) -> Path:
     return path
 
 
-def bound(panels: Any, findings: Mapping[str, Finding]) -> None:
+def bound(panels: Any, findings: Mapping[str, Check]) -> None:
     """Theorem 2: how near random problems come, and the case of equality."""
     left, right = panels
     edges = np.linspace(0, 1, 41)
@@ -54,7 +54,7 @@ def bound(panels: Any, findings: Mapping[str, Finding]) -> None:
     right.legend()
 
 
-def gradient(panels: Any, findings: Mapping[str, Finding]) -> None:
+def gradient(panels: Any, findings: Mapping[str, Check]) -> None:
     """The fresh term under every law, and the raw norm of real FQI."""
     left, right = panels
     styles = {
@@ -83,7 +83,7 @@ def gradient(panels: Any, findings: Mapping[str, Finding]) -> None:
     right.legend(fontsize=8)
 
 
-def kernel(panels: Any, findings: Mapping[str, Finding]) -> None:
+def kernel(panels: Any, findings: Mapping[str, Check]) -> None:
     """The kernel's effective rank, and the time to leave a saddle."""
     left, right = panels
     data = findings["NTK rank"].data

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neoteny.replay.ages.ageing import Schedule
-from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.ages.schedules import Uniform
+from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.theory.functions import Approximator
 from neoteny.theory.mdp import MDP, Floats, greedy, printed_values, state_values
 
@@ -50,7 +50,7 @@ class FirstGradient:
 
 
 @dataclass(frozen=True)
-class Run:
+class FQIRun:
     """What an FQI run is made of."""
 
     mdp: MDP
@@ -80,7 +80,7 @@ def play(rng: np.random.Generator, mdp: MDP, policy: Floats) -> tuple[Ints, Ints
     return cells, following
 
 
-def first_gradients(rng: np.random.Generator, run: Run, iterations: int) -> Iterator[FirstGradient]:
+def first_gradients(rng: np.random.Generator, run: FQIRun, iterations: int) -> Iterator[FirstGradient]:
     """Run FQI and yield, of every iteration from the second on and every h, the first gradient and its parts."""
     for k, _, _, parts in iterate(rng, run, iterations):
         if k > 1:
@@ -88,7 +88,7 @@ def first_gradients(rng: np.random.Generator, run: Run, iterations: int) -> Iter
 
 
 def iterate(
-    rng: np.random.Generator, run: Run, iterations: int
+    rng: np.random.Generator, run: FQIRun, iterations: int
 ) -> Iterator[tuple[int, Floats, Floats, list[FirstGradient]]]:
     """Run FQI: k, the parameters before and after (H, P), and the parts of the first gradients."""
     mdp, f, alpha = run.mdp, run.f, run.temperature
@@ -120,7 +120,7 @@ def iterate(
         yield k, old, theta, parts
 
 
-def _targets(run: Run, h: int, cells: Ints, following: Ints, value: Floats) -> Floats:
+def _targets(run: FQIRun, h: int, cells: Ints, following: Ints, value: Floats) -> Floats:
     """y of every stored transition, given the next step's state values (S,)."""
     rewards = run.mdp.rewards[0, h].ravel()
     if run.exact_targets:

@@ -79,7 +79,7 @@ def random_features(rng: np.random.Generator, cells: int, width: int) -> Linear:
 
 
 @dataclass(frozen=True)
-class Network:
+class NeuralFunction:
     """An MLP of one output on `inputs`; tanh or ReLU, He or Glorot normal kernels, zero biases."""
 
     inputs: Floats

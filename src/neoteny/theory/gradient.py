@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neoteny.replay.ages.ageing import Describing
-from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.ages.schedules import LinearDecay, LinearGrowth, Uniform
+from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.theory.functions import Linear, loss_gradient, random_features
 from neoteny.theory.mdp import Floats, bellman, greedy, random_mdps, visitation
 
@@ -41,7 +41,7 @@ LAWS = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class FreshProblem:
     """One step of an MDP with everything held fixed."""
 
     f: Linear
@@ -55,7 +55,7 @@ class Problem:
 
 def random_problem(
     rng: np.random.Generator, states: int = 8, actions: int = 3, width: int = 6, temperature: float = 0.0
-) -> Problem:
+) -> FreshProblem:
     """The first step of a random MDP from a uniform start, a random g, and fewer features than cells.
 
     With a temperature, targets are T_1^soft g and the other policy is Boltzmann in g.
@@ -66,7 +66,7 @@ def random_problem(
     other = greedy(g, temperature)
     visits, turned = (visitation(mdp, policy)[0, :, 0].mean(0).ravel() for policy in (behaviour, other))
     targets = bellman(mdp, g, temperature)[0, 0].ravel()
-    return Problem(random_features(rng, states * actions, width), targets, visits, turned)
+    return FreshProblem(random_features(rng, states * actions, width), targets, visits, turned)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class FreshTerm:
     """Of the older transitions' gradient: 0 in the paper, and wherever the law scales all old weights alike."""
 
 
-def fresh_term(rng: np.random.Generator, problem: Problem, law: Law, ks: Sequence[int]) -> FreshTerm:
+def fresh_term(rng: np.random.Generator, problem: FreshProblem, law: Law, ks: Sequence[int]) -> FreshTerm:
     """The fresh term at each of `ks`, of f^{k-1} fitted to the k - 1 transitions before under the same law.
 
     `single`, `mean` and `turned` are predicted: the closed form p_k times a gradient. `measured` is not told p_k: it

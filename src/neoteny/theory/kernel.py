@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neoteny.plasticity.ntk import GramMetrics, gram_metrics
-from neoteny.theory.fqi import Run, iterate
-from neoteny.theory.functions import Network
+from neoteny.theory.fqi import FQIRun, iterate
+from neoteny.theory.functions import NeuralFunction
 from neoteny.theory.mdp import Floats, random_mdps
 
 
 @dataclass(frozen=True)
-class Trained(Network):
+class Trained(NeuralFunction):
     """A network that is fitted as agents are: some steps of Adam from where it is."""
 
     fit_steps: int = 100
@@ -50,7 +50,7 @@ def kernel_ranks(
     mdp = random_mdps(rng, 1, 3, 8, 3, concentration=0.3)
     f = Trained(rng.standard_normal((24, 8)), widths, "relu")
     fresh = [gram_metrics(f.gram(f.initial(rng))) for _ in range(draws)]
-    parameters = [(before, after) for _, before, after, _ in iterate(rng, Run(mdp, f), iterations)]
+    parameters = [(before, after) for _, before, after, _ in iterate(rng, FQIRun(mdp, f), iterations)]
     warm = [[gram_metrics(f.gram(theta)) for theta in before] for before, _ in parameters]
     even = np.full(24, 1 / 24)
     trained = [
@@ -69,7 +69,7 @@ def fresh_full_rank(rng: np.random.Generator, draws: int, widths: tuple[int, ...
     """The share of freshly initialised ReLU networks whose kernel on 24 Gaussian inputs has full rank."""
     found = []
     for _ in range(draws):
-        f = Network(rng.standard_normal((24, 8)), widths, "relu")
+        f = NeuralFunction(rng.standard_normal((24, 8)), widths, "relu")
         found.append(gram_metrics(f.gram(f.initial(rng))))
     return _full(found, 24)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from neoteny.replay.ages.ageing import Describing, concentration
-from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
@@ -17,9 +16,10 @@ from neoteny.replay.ages.schedules import (
     Uniform,
     Window,
 )
+from neoteny.replay.sampling import AgeWeightedSampler
 from neoteny.theory.gradient import LAWS, fresh_term, gain, random_problem
 from neoteny.theory.population import exponent
-from neoteny.theory.results import Finding
+from neoteny.theory.results import Check
 
 ROUNDING = 1e-9
 
@@ -33,7 +33,7 @@ CLAIMS = {
 """What a law does to the fresh term, up to 1/T once k is past T; what k p_k tends to; the power of k for large k."""
 
 
-def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Finding:
+def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Check:
     """The fresh term under a law: predicted in closed form, measured, and its power for large k."""
     says, limit, power = CLAIMS[name]
     law, ks = LAWS[name], [int(k) for k in np.geomspace(20, 30_000, 12)]
@@ -43,7 +43,7 @@ def fresh_under(rng: np.random.Generator, name: str, problems: int = 40) -> Find
     far = np.array([1e6, 1e7, 1e8])
     rate = exponent(far, np.array([law.share(int(k)) for k in far]))[0]
     tends = gain(law, 10**9)
-    return Finding(
+    return Check(
         f"Fresh, {name}",
         f"{says} (T 400)" if "T" in says else says,
         f"measured over predicted within {error:.0e}; {gain(law, 1_000):.2f} and {gain(law, 30_000):.2f} times "
@@ -72,7 +72,7 @@ SCHEDULES: tuple[Describing, ...] = (
 )
 
 
-def schedules(rng: np.random.Generator, draws: int = 1_000_000) -> Finding:
+def schedules(rng: np.random.Generator, draws: int = 1_000_000) -> Check:
     """Every schedule's closed forms against the exact law of its sampler, and against draws."""
     sizes, newest = (1_000, 50_000, 300_000), 500
     error, far = 0.0, 0.0
@@ -85,7 +85,7 @@ def schedules(rng: np.random.Generator, draws: int = 1_000_000) -> Finding:
             error = max(error, abs(schedule.effective_sample_size(size) / effective - 1))
         drawn = float(np.mean(sampler.positions(rng, draws, sizes[-1], 1) < newest))
         far = max(far, float(abs(drawn - share) / np.sqrt(share * (1 - share) / draws)))
-    return Finding(
+    return Check(
         "Schedules",
         "share of the newest m of N: W1(m) / W1(N); effective sample size W1(N)^2 / W2(N); W1, W2 sums of w and w^2, "
         "in closed form in T, w_min, N",

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One line of the table."""
 
     name: str

@@ -12,9 +12,9 @@ from neoteny.errors import RunStopped
 from neoteny.replay.batch import Batch
 from neoteny.runs import files
 from neoteny.runs.checkpoint import Checkpoints
-from neoteny.training.progress import Progress
 from neoteny.runs.run import Run
 from neoteny.runs.session import Session
+from neoteny.training.progress import Progress
 from neoteny.training.setup import Setup
 from neoteny.wording import counted
 
@@ -26,26 +26,10 @@ class NotFinite(Exception):
     """An update that was not finite, which is one too many."""
 
 
-def settle(session: Session, setup: Setup, run: Run, under_way: int = 0) -> None:
-    """Look at updates that were started, but for the newest `under_way`: leave out what was not finite, tell replay the
-    errors. Waits for them."""
-    while len(session.pending) > under_way:
-        batch, report = session.pending.pop(0)
-        finite = np.asarray(report.finite)
-        if not finite.all():
-            _count_skipped(session, setup, run, batch, report, finite)
-        else:
-            session.skipped_in_a_row = 0
-        if batch.weights is not None and finite.any():
-            errors = np.array(report.errors)
-            if not finite.all():  # what was drawn for an update that was not made keeps its priority
-                batch, errors = batch.only(np.repeat(finite, setup.config.agent.batch_size)), errors[finite]
-            session.buffer.update_priorities(batch, errors.ravel())
-
-
-def _count_skipped(
+def count_skipped(
     session: Session, setup: Setup, run: Run, batch: Batch, report: UpdateReport, finite: NDArray[np.bool_]
 ) -> None:
+    """Count updates that were not made; raise NotFinite if the run is to stop because of them."""
     config = setup.config
     session.skipped += int((~finite).sum())
     since = np.flatnonzero(finite)
@@ -115,14 +99,6 @@ def drop(
             f"{checkpoints.how_to_go_on()}"
         )
     return after
-
-
-def describe_dropped(steps: int) -> str:
-    """What a person is told of the steps that were not stored."""
-    return (
-        f"{counted(steps, 'step')} {'was' if steps == 1 else 'were'} not stored because the environment returned NaN "
-        "or infinity; the episodes that this cut short are not counted."
-    )
 
 
 def cut(session: Session, checkpoints: Checkpoints) -> None:

@@ -16,16 +16,18 @@ from threadpoolctl import threadpool_limits
 from neoteny import envs
 from neoteny.errors import Interrupted, RunStopped
 from neoteny.machine.allocation import memory_kept
+from neoteny.machine.signals import Stop, asked_to_stop
 from neoteny.runs.checkpoint import Checkpoints
-from neoteny.settings.config import TrainConfig
-from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
-from neoteny.training.guards import NotFinite, describe_dropped, drop, finite, settle
+from neoteny.runs.inspect import describe_dropped
 from neoteny.runs.policy import save_policy
-from neoteny.training.progress import Progress
 from neoteny.runs.run import Run
 from neoteny.runs.session import Session, state_of
+from neoteny.settings.config import TrainConfig
+from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
+from neoteny.training.guards import NotFinite, drop, finite
+from neoteny.training.progress import Progress
+from neoteny.training.settling import settle
 from neoteny.training.setup import Setup
-from neoteny.machine.signals import Stop, asked_to_stop
 
 
 class EnvironmentFailed(Exception):

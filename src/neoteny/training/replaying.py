@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from neoteny import envs
 from neoteny.errors import UsageError, missing_extra
-from neoteny.settings.config import TrainConfig
-from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 from neoteny.runs.policy import load_policy
 from neoteny.runs.run import read_config
+from neoteny.settings.config import TrainConfig
+from neoteny.training.evaluate import ATARI_EPSILON, evaluate
 
 
 def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +12,22 @@ import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
 from neoteny import envs
-from neoteny.agents.agent import Agent, Problem, UpdateReport, check_state
-from neoteny.agents.learner import Remedy, operate
+from neoteny.agents.agent import Agent, Problem, check_state
+from neoteny.agents.learner import Remedy
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
+from neoteny.machine.compiled import compiled, keep_compiled, start_on
+from neoteny.measuring.probes import Probes
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
 from neoteny.replay.registry import make_sampler
-from neoteny.replay.storage import Layout, transition_fields
-from neoteny.machine.compiled import compiled, keep_compiled, start_on
+from neoteny.replay.storage import transition_fields
+from neoteny.runs.policy import problem_of
+from neoteny.runs.session import Session
 from neoteny.settings.config import TrainConfig
 from neoteny.settings.identity import describe_own
 from neoteny.training.own_envs import each_new, first_observations
-from neoteny.runs.policy import problem_of
-from neoteny.measuring.probes import Probes
-from neoteny.runs.session import Session
+from neoteny.training.updating import compiled_surgeries, compiled_update, unpacking
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,17 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
     remedies = config.build_remedies(horizon)
     agent = make_agent(config.agent, problem, network, remedies)
     state = _begin(agent, config)
-    unpack = _unpacking(buffer.layout)
-
-    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, UpdateReport]:
-        return agent.update(state, unpack(rows, pixels) | ({} if weights is None else {"weight": weights}))
+    unpack = unpacking(buffer.layout)
 
     setup = Setup(
         config,
         agent,
         problem,
         compiled(agent.act),
-        compiled(update, donate_argnums=0),
+        compiled_update(agent, unpack),
         compiled(agent.policy),
         remedies,
-        _surgeries(remedies, agent, unpack),
+        compiled_surgeries(remedies, agent, unpack),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         _evaluation_envs(config, make_env),
         facts,
@@ -121,36 +118,6 @@ def _begin(agent: Agent, config: TrainConfig) -> Any:
     state = agent.init(jax.random.key(config.seed))
     check_state(state, agent.networks)
     return state
-
-
-def _surgeries(
-    remedies: tuple[Remedy, ...], agent: Agent, unpack: Callable[..., dict[str, Any]]
-) -> tuple[tuple[Remedy, Any], ...]:
-    """Return the remedies that do surgery, each with its compiled function."""
-
-    def compiled_surgery(remedy: Remedy) -> Any:
-        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any) -> Any:
-            batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
-            return operate(remedy, remedies, state, agent.networks, batch, key)
-
-        return compiled(apply)
-
-    return tuple((remedy, compiled_surgery(remedy)) for remedy in remedies if remedy.surgery is not None)
-
-
-def _unpacking(layout: Layout) -> Callable[..., dict[str, Any]]:
-    """What makes a batch's named fields of packed rows (updates, size, width), and its pixels."""
-
-    def unpack(rows: Any, pixels: dict[str, Any]) -> dict[str, Any]:
-        count, size, width = rows.shape
-        flat = rows.reshape(count * size, width)
-        batch = {}
-        for name in layout.fields:
-            value = layout.unpack(flat, name)
-            batch[name] = value.reshape(count, size, *value.shape[1:])
-        return {**batch, **pixels}
-
-    return unpack
 
 
 def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayBuffer:

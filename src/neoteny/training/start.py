@@ -11,17 +11,18 @@ import jax
 
 from neoteny import envs
 from neoteny.errors import UsageError
-from neoteny.runs import checkpoint
-from neoteny.settings.cautions import cautions, shortfalls
-from neoteny.runs.checkpoint import Checkpoint, Checkpoints
 from neoteny.machine.compiled import start_on
-from neoteny.settings.config import TrainConfig, limit_threads, threads_in_force
-from neoteny.training.guards import cut
-from neoteny.settings.identity import check_same_network
-from neoteny.training.loop import go_on
-from neoteny.training.progress import Progress
+from neoteny.machine.threads import limit_threads, threads_in_force
+from neoteny.runs import checkpoint
+from neoteny.runs.checkpoint import Checkpoint, Checkpoints
 from neoteny.runs.run import Run, lock, read_config, read_metrics, taken, versions
 from neoteny.runs.session import Session, restore
+from neoteny.settings.cautions import cautions, shortfalls
+from neoteny.settings.config import TrainConfig
+from neoteny.settings.identity import check_same_network
+from neoteny.training.guards import cut
+from neoteny.training.loop import go_on
+from neoteny.training.progress import Progress
 from neoteny.training.setup import Setup, seeds, set_up
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
 from neoteny.plasticity.torch import Layer, collect
-from neoteny.remedies.torch import Hidden
+from neoteny.remedies.torch import HiddenModule
 
 
 class Pass(NamedTuple):
@@ -42,7 +42,7 @@ def passes(model: Any, batch: Any, seed: int) -> dict[str, Pass]:
     return found
 
 
-def hidden_of(module: nn.Module) -> list[Hidden]:
+def hidden_of(module: nn.Module) -> list[HiddenModule]:
     """The hidden layers of an actor or critic of SB3's, and who reads them.
 
     SB3 keeps each part in a Sequential: those that read the features, and those that read another's last layer (SAC's
@@ -56,11 +56,11 @@ def hidden_of(module: nn.Module) -> list[Hidden]:
     if not hasattr(getattr(module, "features_extractor", None), "cnn"):
         features = []
     heads = [parts.pop(name)[0] for name in ("mu", "log_std") if name in parts] if "latent_pi" in parts else []
-    hidden = [Hidden(one, (other,)) for part in (features, *parts.values()) for one, other in pairwise(part)]
+    hidden = [HiddenModule(one, (other,)) for part in (features, *parts.values()) for one, other in pairwise(part)]
     if features:
-        hidden.append(Hidden(features[-1], tuple(part[0] for part in parts.values())))
+        hidden.append(HiddenModule(features[-1], tuple(part[0] for part in parts.values())))
     if heads:
-        hidden.append(Hidden(parts["latent_pi"][-1], tuple(heads)))
+        hidden.append(HiddenModule(parts["latent_pi"][-1], tuple(heads)))
     return hidden
 
 

@@ -16,10 +16,10 @@ from neoteny.arguments import Parser
 from neoteny.errors import missing_extra
 from neoteny.theory import dynamics, replays, theorems
 from neoteny.theory.figures import draw_all
-from neoteny.theory.results import Finding
+from neoteny.theory.results import Check
 
 SEED = 2026
-CHECKS: tuple[Callable[[np.random.Generator], Finding], ...] = (
+CHECKS: tuple[Callable[[np.random.Generator], Check], ...] = (
     theorems.proposition_1,
     theorems.theorem_1,
     partial(theorems.theorem_1, soft=True),
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     return int(any(finding.held is False for finding in findings))
 
 
-def run(show: bool = False) -> list[Finding]:
+def run(show: bool = False) -> list[Check]:
     """Every check, each with its own generator, so that one may be run alone and find the same."""
     findings = []
     for index, check in enumerate(CHECKS):
@@ -80,18 +80,18 @@ def run(show: bool = False) -> list[Finding]:
     return findings
 
 
-def verdict(finding: Finding) -> str:
+def verdict(finding: Check) -> str:
     """One word."""
     return {True: "yes", False: "NO", None: "-"}[finding.held]
 
 
-def cells(finding: Finding) -> list[str]:
+def cells(finding: Check) -> list[str]:
     """A finding as a row."""
     printed = f" [paper: {finding.printed}]" if finding.printed else ""
     return [finding.name, finding.says + printed, finding.measured, f"{finding.problems:,}", verdict(finding)]
 
 
-def table(findings: Sequence[Finding]) -> str:
+def table(findings: Sequence[Check]) -> str:
     """A row for each statement, wrapped to the columns' widths."""
     widths = list(COLUMNS.values())
     lines = [_row(list(COLUMNS), widths), _row(["-" * width for width in widths], widths)]
@@ -102,7 +102,7 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def markdown(findings: Sequence[Finding]) -> str:
+def markdown(findings: Sequence[Check]) -> str:
     """The same for a page."""
     rows = [list(COLUMNS), ["---"] * len(COLUMNS), *map(cells, findings)]
     escaped = [[re.sub(r"([|*_<])", r"\\\1", cell) for cell in row] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from neoteny.arguments import Parser
+from neoteny.commands import COMMANDS
 from neoteny.experiments.plan import papers_plans
 from neoteny.plasticity.verdict import RULES
 from neoteny.remedies.registry import REMEDIES, settings
@@ -14,6 +16,13 @@ SUITES = {
     "Atari": "ALE/Breakout-v5, ALE/Phoenix-v5 and the rest; in [atari]",
     "any other": "that Gymnasium has registered; from Python, make_env=",
 }
+
+
+def main(argv: list[str]) -> int:
+    """Run ``neoteny list``."""
+    Parser(prog="neoteny list", description=COMMANDS["list"]).parse_args(argv)
+    print(describe())
+    return 0
 
 
 def describe() -> str:

@@ -46,8 +46,13 @@ resumes them. The report is written under --out when all runs are done.
 """What each command says of itself."""
 
 
-def main(prog: str, argv: list[str]) -> int:
-    """Carry out a plan."""
+def main(argv: list[str]) -> int:
+    """Run ``neoteny sweep``."""
+    return carry_out("sweep", argv)
+
+
+def carry_out(prog: str, argv: list[str]) -> int:
+    """Carry out the plans that the words after ``neoteny sweep`` or ``neoteny reproduce`` name."""
     options = _parser(prog).parse_args(argv)
     cores = usable_cores()
     if options.launcher == "ray" and options.jobs is not None:
@@ -172,7 +177,7 @@ def _report(name: str, plan: Plan, options: argparse.Namespace) -> None:
         words = f"{options.out} --plan {name} --scale {plan.scale} --out {folder}"
         print(f"Once every part is done: neoteny report {words}")
         return
-    from neoteny.experiments.reporting import report_plan
+    from neoteny.commands.report import report_plan
 
     report_plan(plan, [place for place in (options.out, options.archives) if place.exists()], folder)
 

@@ -10,9 +10,9 @@ from neoteny.arguments import Parser
 from neoteny.errors import UsageError
 from neoteny.report.archive import read_archive, read_digests, read_run, write_archive
 from neoteny.runs.checkpoint import digests, manifests
-from neoteny.settings.config import TrainConfig
 from neoteny.runs.files import checksum
 from neoteny.runs.run import read_config
+from neoteny.settings.config import TrainConfig
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
 evaluation returns, measures of plasticity and timing, and without checkpoints. An archive belongs in git; report,

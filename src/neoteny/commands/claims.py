@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neoteny.arguments import Parser
+from neoteny.commands.report import about, findings, named_runs
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import Plan, load_plan, papers_plans, scales_of
-from neoteny.experiments.reporting import about, findings, named_runs
 from neoteny.experiments.work import is_done
 from neoteny.report import words
 from neoteny.report.verdict import Finding

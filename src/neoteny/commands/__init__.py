@@ -1,0 +1,40 @@
+"""The commands of ``neoteny``, one module each, whose ``main`` takes the words after it and returns an exit status.
+
+The module of a command is loaded only when it is asked for; a benchmark is a module of `neoteny.bench`.
+"""
+
+from __future__ import annotations
+
+BENCHMARKS = {
+    "train": "steps a second beside Stable-Baselines3 and SBX, and where a step's time goes",
+    "start": "seconds from the command to the first update, and the memory of a full replay",
+    "growth": "how a step's time grows with the replay, the batch, the updates and the network",
+    "replay": "what a draw and a sample cost, beside uniform replay",
+    "checkpoint": "what a checkpoint costs, in seconds of pause and bytes on disk",
+    "probes": "what measuring plasticity adds to training time",
+    "sweep": "steps a second of a sweep on every core, over one run alone",
+    "integrations": "what sampling by age costs inside other frameworks, over their uniform sampling",
+}
+"""Every benchmark, and what it measures."""
+
+COMMANDS = {
+    "demo": "watch TD3 with uniform and age-weighted replay in a world that changes: two minutes, and a picture",
+    "demo laws": "draw from a wrapped buffer under every schedule, and make a picture of it",
+    "train": "train an agent: neoteny train td3|sac|ddqn --env ID [--replay swd] ...",
+    "resume": "go on with a run from its last checkpoint, to the same result as if it had never stopped",
+    "evaluate": "evaluate a run's policy over whole episodes, with a video if asked for",
+    "inspect": "say what a run is and how far it got, with a digest of each part of its state",
+    "diagnose": "show how plasticity moved over a run, and which measures left what runs that learn well show",
+    "sweep": "carry out a plan of many runs, one on each core or on a Ray cluster: neoteny sweep PLAN",
+    "reproduce": "carry out the plan of one of the paper's claims: neoteny reproduce swd/fig2 [--scale laptop]",
+    "report": "a page with a verdict in words, figures and tables: neoteny report DIR... [--plan swd/fig2]",
+    "archive": "turn finished runs into small text files that belong in git: neoteny archive RUNS --out results/NAME",
+    "claims": "every claim of the paper, and what is known of it here so far",
+    "list": "the agents, replays, remedies, measures and environments",
+    "theory": "check every statement of the paper's theory in numbers: a table and plots, in minutes",
+    "bench": "list the benchmarks",
+    **{f"bench {name}": about for name, about in BENCHMARKS.items()},
+    "help": "this text, or a command's own: neoteny help train",
+    "version": "print the version",
+}
+"""Every command, and what it does in a line. The command of one word is the module of its name here."""

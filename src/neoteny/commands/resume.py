@@ -1,0 +1,36 @@
+"""``neoteny resume``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from neoteny.arguments import Parser
+from neoteny.commands import COMMANDS
+from neoteny.commands.done import print_done
+from neoteny.errors import missing_extra
+
+
+def main(argv: list[str]) -> int:
+    """Run ``neoteny resume``."""
+    parser = Parser(prog="neoteny resume", description=COMMANDS["resume"])
+    parser.add_argument("run", type=Path, help="the run's directory")
+    parser.add_argument("--steps", type=int, help="a new number of steps in all, larger than before")
+    parser.add_argument("--on-nan", choices=("halt", "skip"), help="instead of the run's own --on-nan")
+    parser.add_argument(
+        "--allow-version-change",
+        action="store_true",
+        help="go on with other versions of the libraries than it began with",
+    )
+    options = parser.parse_args(argv)
+    try:
+        from neoteny.training.start import resume as go_on
+    except ImportError as error:
+        raise missing_extra("training", "train", error) from error
+    directory = go_on(
+        options.run,
+        steps=options.steps,
+        on_nan=options.on_nan,
+        allow_version_change=options.allow_version_change,
+    )
+    print_done(directory)
+    return 0

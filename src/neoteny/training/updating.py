@@ -1,0 +1,50 @@
+"""The hot path of learning: from packed rows to a compiled update, and to the surgery of remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from neoteny.agents.agent import Agent, UpdateReport
+from neoteny.agents.learner import Remedy, operate
+from neoteny.machine.compiled import compiled
+from neoteny.replay.storage import Layout
+
+
+def unpacking(layout: Layout) -> Callable[..., dict[str, Any]]:
+    """What makes a batch's named fields of packed rows (updates, size, width), and its pixels."""
+
+    def unpack(rows: Any, pixels: dict[str, Any]) -> dict[str, Any]:
+        count, size, width = rows.shape
+        flat = rows.reshape(count * size, width)
+        batch = {}
+        for name in layout.fields:
+            value = layout.unpack(flat, name)
+            batch[name] = value.reshape(count, size, *value.shape[1:])
+        return {**batch, **pixels}
+
+    return unpack
+
+
+def compiled_update(agent: Agent, unpack: Callable[..., dict[str, Any]]) -> Any:
+    """(state, rows, weights, pixels) -> (state, report): every update of a tick in one call, the state donated."""
+
+    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, UpdateReport]:
+        return agent.update(state, unpack(rows, pixels) | ({} if weights is None else {"weight": weights}))
+
+    return compiled(update, donate_argnums=0)
+
+
+def compiled_surgeries(
+    remedies: tuple[Remedy, ...], agent: Agent, unpack: Callable[..., dict[str, Any]]
+) -> tuple[tuple[Remedy, Any], ...]:
+    """Return the remedies that do surgery, each with its compiled function."""
+
+    def compiled_surgery(remedy: Remedy) -> Any:
+        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any) -> Any:
+            batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
+            return operate(remedy, remedies, state, agent.networks, batch, key)
+
+        return compiled(apply)
+
+    return tuple((remedy, compiled_surgery(remedy)) for remedy in remedies if remedy.surgery is not None)
