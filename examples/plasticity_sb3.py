@@ -18,10 +18,10 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
-from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
-from neoteny.plasticity.norms import l2_norm
-from neoteny.plasticity.ntk import gram_metrics
-from neoteny.plasticity.rank import rank_metrics
+from neoteny.plasticity import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
+from neoteny.plasticity import l2_norm
+from neoteny.plasticity import gram_metrics
+from neoteny.plasticity import rank_metrics
 from neoteny.plasticity.torch import Collected, activations, collect, ntk_gram
 
 SAMPLES = 128

@@ -15,6 +15,7 @@ PACKAGE = Path(neoteny.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
     "wording": set(),
+    "lazy": set(),
     "arguments": {"errors", "wording"},
     "replay": {"errors"},
     "networks": set(),
@@ -41,7 +42,7 @@ MAY_IMPORT = {
 MAY_IMPORT["bench"] |= {"integrations", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
 """Each room, and the other rooms of ours that it may import."""
-EVERYWHERE = {"errors", "wording", "arguments"}
+EVERYWHERE = {"errors", "wording", "arguments", "lazy"}
 """What every room may: the errors that a person is shown, their wording, and how commands read their arguments."""
 
 

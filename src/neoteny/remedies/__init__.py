@@ -6,9 +6,9 @@ A remedy is a configuration, such as `ReDo(tau=0.1)`, that a run takes: ``TrainC
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from neoteny.lazy import lazily
 from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import REMEDIES
 
@@ -23,10 +23,4 @@ __all__ = ["REMEDIES", "Injection", "ReDo", "ReGraMa", "RemedyConfig", "Reset", 
 
 
 if not TYPE_CHECKING:  # each brings JAX with it: loaded when first used
-
-    def __getattr__(name: str) -> Any:
-        for place in REMEDIES.values():
-            module, _, kind = place.partition(":")
-            if kind == name:
-                return getattr(import_module(module), kind)
-        raise AttributeError(f"module 'neoteny.remedies' has no attribute {name!r}")
+    __getattr__ = lazily(__name__, dict(place.split(":")[::-1] for place in REMEDIES.values()))
