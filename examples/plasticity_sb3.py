@@ -18,10 +18,15 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
-from neoteny.plasticity import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
-from neoteny.plasticity import l2_norm
-from neoteny.plasticity import gram_metrics
-from neoteny.plasticity import rank_metrics
+from neoteny.plasticity import (
+    dormant_ratio,
+    dormant_score,
+    gram_metrics,
+    grama_inactive_ratio,
+    grama_score,
+    l2_norm,
+    rank_metrics,
+)
 from neoteny.plasticity.torch import Collected, activations, collect, ntk_gram
 
 SAMPLES = 128

@@ -19,11 +19,16 @@ from sbx import SAC
 from sbx.common.policies import ContinuousCritic
 from stable_baselines3.common.callbacks import BaseCallback
 
+from neoteny.plasticity import (
+    dormant_ratio,
+    dormant_score,
+    gram_metrics,
+    grama_inactive_ratio,
+    grama_score,
+    l2_norm,
+    rank_metrics,
+)
 from neoteny.plasticity.flax import Collected, activations, collect, modules_of, ntk_gram
-from neoteny.plasticity import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
-from neoteny.plasticity import l2_norm
-from neoteny.plasticity import gram_metrics
-from neoteny.plasticity import rank_metrics
 
 SAMPLES = 128
 GRAMA_TAU, DORMANT_TAU = 0.01, 0.025

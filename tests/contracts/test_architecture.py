@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "settings": {"replay", "envs", "agents", "remedies"},
     "machine": {"settings"},
     "runs": {"replay", "envs", "snapshot", "agents", "settings", "machine"},
-    "measuring": {"agents", "plasticity", "remedies", "machine", "runs"},
+    "measuring": {"networks", "agents", "plasticity", "remedies", "machine", "runs"},
     "training": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring"},
     "integrations": {"replay", "plasticity", "remedies"},
     "report": {"remedies", "settings", "runs"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +15,12 @@ from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
 from neoteny.agents.learner import Remedy
 from neoteny.errors import UsageError
 
+MAKERS: dict[type[Any], Callable[..., Agent]] = {
+    TD3Config: td3.make,
+    SACConfig: sac.make,
+    DDQNConfig: ddqn.make,
+}
+"""What makes the agent of each configuration: (config, problem, network, remedies) -> agent."""
 _BATCH = 3
 
 
@@ -22,13 +28,7 @@ def make_agent(config: AgentConfig, problem: Problem, network: Any = None, remed
     """The agent that `config` describes; `network` replaces its trunks, `remedies` act on how it learns."""
     if network is not None:
         check_network(network, problem)
-    match config:
-        case TD3Config():
-            return td3.make(config, problem, network, remedies)
-        case SACConfig():
-            return sac.make(config, problem, network, remedies)
-        case DDQNConfig():
-            return ddqn.make(config, problem, network, remedies)
+    return MAKERS[type(config)](config, problem, network, remedies)
 
 
 def check_network(network: Any, problem: Problem) -> None:

@@ -14,22 +14,18 @@ from numpy.typing import NDArray
 
 from neoteny.agents.agent import Agent, TrainableNetwork
 from neoteny.machine.compiled import compiled
+from neoteny.measuring.measures import Passed, measure
 from neoteny.plasticity import trainability
 from neoteny.plasticity.churn import policy_churn, value_churn
 from neoteny.plasticity.flax import collect, modules_of, ntk_gram
-from neoteny.plasticity.neurons import dormant_ratio, gradient_sparsity, grama_inactive_ratio
-from neoteny.plasticity.norms import effective_learning_rate, l1_norm, l1_per_parameter, l2_norm, weight_norm
 from neoteny.plasticity.ntk import gram_metrics
 from neoteny.plasticity.rank import rank_metrics
-from neoteny.remedies.recycling import scores_by_activity, scores_by_gradient
 from neoteny.remedies.surgery import losses_of
 from neoteny.runs.session import Session
 
 Tree = Any
 SAMPLES = 128
 """Transitions in a probe batch, at most."""
-TAU = 0.01
-"""At most this GraMa score is inactive, as for ReGraMa."""
 FIT_PIXELS = 32
 """Stacks of frames that are fitted: convolutions are slow on a CPU."""
 NEW_NETWORKS = 4
@@ -108,23 +104,7 @@ class Probes:
             passed = losses_of(state, network, batch, key)
             count = len(passed.values)
             gradients = jax.tree.map(lambda leaf, count=count: leaf / count, passed.gradients)
-            measures = {
-                "gradient_sparsity": gradient_sparsity(gradients),
-                "gradient_l1": l1_norm(gradients),
-                "gradient_l1_per_parameter": l1_per_parameter(gradients),
-                "gradient_l2": l2_norm(gradients),
-                "weight_norm": weight_norm(params),
-                **{
-                    f"effective_lr/{layer}": value
-                    for layer, value in effective_learning_rate({"params": gradients}, {"params": params}).items()
-                },
-            }
-            if network.anatomy.hidden:
-                scores = scores_by_gradient(passed.layers, network.anatomy.hidden)
-                activity = list(scores_by_activity(passed.layers, network.anatomy.hidden).values())
-                measures["grama_inactive"] = grama_inactive_ratio(list(scores.values()), TAU)
-                measures["dormant_0.1"] = dormant_ratio(activity, 0.1)
-                measures["dormant_0.025"] = dormant_ratio(activity, 0.025)
+            measures = measure(Passed(params, gradients, passed.layers, network.anatomy.hidden))
             scalars |= {f"{name}/{key}": value for key, value in measures.items()}
             arrays[name] = self._of_values(network, state, batch)
         return scalars, arrays
