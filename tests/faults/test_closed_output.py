@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import neoteny
+from killing import every_signal_heard
 from neoteny import cli
 from neoteny.agents.configs import TD3Config
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -94,7 +95,8 @@ def test_commands_that_train_drop_what_cannot_be_shown(command: str, monkeypatch
 
 def python(*words: str, **options: Any) -> subprocess.Popen[str]:
     unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([sys.executable, *words], text=True, env=unbuffered, **options)
+    with every_signal_heard():
+        return subprocess.Popen([sys.executable, *words], text=True, env=unbuffered, **options)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import neoteny
-from killing import committed, finish, same, start
+from killing import committed, every_signal_heard, finish, same, start
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import RunStopped
@@ -93,13 +93,14 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 def python_here(code: str) -> subprocess.Popen[str]:
     """Run this code, which may use what this file defines, in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", f"from test_stopping import *\n{code}"],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with every_signal_heard():
+        return subprocess.Popen(
+            [sys.executable, "-c", f"from test_stopping import *\n{code}"],
+            cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
 
 class Counting(gym.Env):
