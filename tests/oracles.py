@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from neoteny import (
     LinearDecay,
     LinearGrowth,
     PolynomialDecay,
+    TruncatedGeometric,
     Uniform,
     Window,
 )
@@ -26,6 +28,7 @@ STRICT = 1e-6
 SCHEDULES = [
     *[LinearDecay(T, w) for T in (2.5, 9, 337.7, 1e6) for w in (0, 0.1, 1)],
     *[LinearGrowth(T, w) for T in (0.5, 2.5, 9, 337.7, 1e6) for w in (0, 0.1, 1)],
+    *[LinearDecay(decay_fraction=f, min_weight=w) for f in (0.02, 0.1, 0.9, 3) for w in (0, 0.1)],
     ExponentialDecay(30),
     ExponentialDecay(1),
     ExponentialDecay(12.5, tau=0.5, min_weight=0),
@@ -33,6 +36,12 @@ SCHEDULES = [
     PolynomialDecay(30.5, power=3.5, min_weight=0),
     PolynomialDecay(30, clip=False),
     GeometricDecay(0.01),
+    GeometricDecay(0.2, 0),
+    GeometricDecay(1e-9, 0),
+    GeometricDecay(0.05, 0.5),
+    TruncatedGeometric(3.5),
+    TruncatedGeometric(20),
+    TruncatedGeometric(1e6),
     InverseAge(),
     EmphasizeRecent(0.999, 10),
     EmphasizeRecent(0.9975, 7.5),
@@ -46,6 +55,8 @@ SCHEDULES = [
 def weight_by_hand(schedule: object, a: int, n: int) -> float:
     """The weight of age a with n stored, from the table in section 1 of the specification."""
     match schedule:
+        case LinearDecay("auto", w, fraction):
+            return max(w, 1 - a / max(2, fraction * n))
         case LinearDecay(T, w):
             return max(w, 1 - a / T)
         case LinearGrowth(T, w):
@@ -58,6 +69,8 @@ def weight_by_hand(schedule: object, a: int, n: int) -> float:
             return max(w, (1 - a / T) ** p)
         case GeometricDecay(eps, w):
             return max(w, (1 - eps) ** a)
+        case TruncatedGeometric(mean_age):
+            return truncated_by_hand(mean_age, n) ** a
         case InverseAge():
             return 1 / a
         case EmphasizeRecent(eta, c_min):
@@ -71,6 +84,20 @@ def weight_by_hand(schedule: object, a: int, n: int) -> float:
         case Uniform():
             return 1.0
     raise TypeError(schedule)
+
+
+@functools.cache
+def truncated_by_hand(mean_age: float, n: int) -> float:
+    """The q for which ages 1 .. n have the mean `mean_age` under q^a, by bisection; 1 if uniform is younger."""
+    ages = np.arange(1, n + 1)
+    low, high = 1e-12, 1.0
+    if (n + 1) / 2 <= mean_age:
+        return 1.0
+    for _ in range(200):
+        q = (low + high) / 2
+        weights = np.exp(np.log(q) * (ages - 1.0))
+        low, high = (q, high) if weights @ ages < mean_age * weights.sum() else (low, q)
+    return q
 
 
 class StampedRing:

@@ -51,9 +51,9 @@ def test_draws_follow_algorithm_1(case: dict[str, int]) -> None:
 def test_stamps_are_the_real_ones(case: dict[str, int]) -> None:
     """With episodes longer than a fragment no vector step is misplaced, resets included."""
     stamped = fill(ours(), **case)
-    buffer, made = stamped.buffer, np.sort(stamped.made)
+    buffer, sorted_ticks = stamped.buffer, np.sort(stamped.all_ticks)
     ticks = [buffer.episodes[e - buffer._num_episodes_evicted].get_observations(t)[1] for e, t in buffer._indices]
-    np.testing.assert_array_equal(buffer._rows.stamps, np.searchsorted(made, ticks))
+    np.testing.assert_array_equal(buffer._rows.stamps, np.searchsorted(sorted_ticks, ticks))
 
 
 @pytest.mark.parametrize("n_step", [3, (1, 5)])

@@ -48,14 +48,14 @@ class Stamped:
         config.env_runners(num_env_runners=0, num_envs_per_env_runner=num_envs, rollout_fragment_length=fragment)
         self.runner = SingleAgentEnvRunner(config=config.copy())
         self.buffer = buffer
-        self.made: list[float] = []
+        self.all_ticks: list[float] = []
         """The tick of every transition ever made."""
 
     def fill(self, transitions: int) -> Stamped:
-        while len(self.made) < transitions:
+        while len(self.all_ticks) < transitions:
             fragments = self.runner.sample(random_actions=True)
             self.buffer.add(fragments)
-            self.made += [obs[1] for fragment in fragments for obs in fragment.get_observations()[:-1]]
+            self.all_ticks += [obs[1] for fragment in fragments for obs in fragment.get_observations()[:-1]]
         return self
 
     def held(self) -> list[tuple[int, int]]:
@@ -64,8 +64,8 @@ class Stamped:
 
     def algorithm_1(self, weight: Callable[[int], float]) -> np.ndarray:
         """SWD (ICLR 2026), Algorithm 1: the probability of each held transition, from when it was really made."""
-        before = {tick: sum(other < tick for other in self.made) for tick in set(self.made)}
-        now = before[max(self.made)] + 1
+        before = {tick: sum(other < tick for other in self.all_ticks) for tick in set(self.all_ticks)}
+        now = before[max(self.all_ticks)] + 1
         weights = np.array([weight(now - before[tick]) for _, tick in self.held()])
         return weights / weights.sum()
 

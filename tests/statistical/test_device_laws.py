@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neoteny import EmphasizeRecent, GeometricDecay, LinearDecay, LinearGrowth, ReferenceSampler, Schedule, Uniform
+from neoteny import (
+    EmphasizeRecent,
+    GeometricDecay,
+    LinearDecay,
+    LinearGrowth,
+    ReferenceSampler,
+    Schedule,
+    TruncatedGeometric,
+    Uniform,
+)
 from neoteny.replay import device
 from oracles import RINGS, SCHEDULES, STRICT, assert_million, p_value, weight_by_hand
 
@@ -34,7 +43,20 @@ def test_draws_follow_algorithm_1(schedule: Schedule, num_envs: int) -> None:
         assert p_value(np.bincount(drawn, minlength=ring.capacity), expected) > STRICT
 
 
-@pytest.mark.parametrize("schedule", [LinearDecay(), LinearGrowth(), GeometricDecay(), Uniform()], ids=str)
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        LinearDecay(),
+        LinearDecay("auto"),
+        LinearGrowth(),
+        GeometricDecay(),
+        GeometricDecay(2e-6, 0),
+        TruncatedGeometric(100_000),
+        TruncatedGeometric(499_000),
+        Uniform(),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("num_envs", [1, 7])
 def test_draws_of_a_million(schedule: Schedule, num_envs: int) -> None:
     n = 1_000_000

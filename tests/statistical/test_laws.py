@@ -18,6 +18,7 @@ from neoteny import (
     ReferenceSampler,
     Sampler,
     Schedule,
+    TruncatedGeometric,
     Uniform,
     Window,
 )
@@ -86,10 +87,15 @@ def test_bucketed_law_by_hand(ring: StampedRing, buckets: int) -> None:
     [
         LinearDecay(),
         LinearDecay(337.7, 0),
+        LinearDecay("auto"),
+        LinearDecay(decay_fraction=0.7, min_weight=0),
         LinearGrowth(),
         ExponentialDecay(),
         PolynomialDecay(),
         GeometricDecay(),
+        GeometricDecay(2e-6, 0),
+        TruncatedGeometric(100_000),
+        TruncatedGeometric(499_000),
         InverseAge(),
         EmphasizeRecent(),
         Window(),

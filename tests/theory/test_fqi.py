@@ -90,12 +90,12 @@ def test_an_f_of_0_after_the_end_is_not_a_value_of_0_with_entropy() -> None:
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_theorem_3_the_two_terms_are_the_gradient(name: str, exact: bool, alpha: float) -> None:
-    found = gradients(classes()[name], exact_targets=exact, temperature=alpha)
-    assert len(found) == 39 * HORIZON
-    for g in found:
+    parts = gradients(classes()[name], exact_targets=exact, temperature=alpha)
+    assert len(parts) == 39 * HORIZON
+    for g in parts:
         np.testing.assert_allclose(g.fresh + g.drift, g.total, atol=1e-10)
-    assert max(norm(g.fresh) for g in found) > 1e-2
-    assert max(norm(g.drift) for g in found) > 1e-2
+    assert max(norm(g.fresh) for g in parts) > 1e-2
+    assert max(norm(g.drift) for g in parts) > 1e-2
 
 
 @pytest.mark.parametrize("name", ["tabular", "linear", "tanh"])
@@ -105,8 +105,8 @@ def test_theorem_3_the_two_terms_are_the_gradient(name: str, exact: bool, alpha:
 )
 def test_theorem_3_as_printed_is_not_the_gradient(name: str, slip: str, alpha: float) -> None:
     """grad f^2 has a factor f too much; the proof has f_h where f_{h+1} belongs; A.4's V^soft has + alpha log pi."""
-    found = [g for g in gradients(classes()[name], temperature=alpha) if norm(g.drift) > 1e-6]
-    off = [norm(g.fresh + getattr(g, slip) - g.total) / norm(g.drift) for g in found]
+    parts = [g for g in gradients(classes()[name], temperature=alpha) if norm(g.drift) > 1e-6]
+    off = [norm(g.fresh + getattr(g, slip) - g.total) / norm(g.drift) for g in parts]
     assert np.median(off) > 0.1
 
 
@@ -148,10 +148,10 @@ def test_a_temperature_near_0_is_nearly_the_plain_form() -> None:
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_drift_is_removed_at_the_last_step_alone(alpha: float) -> None:
-    found = gradients(classes()["linear"], temperature=alpha)
-    assert all(not g.drift.any() for g in found if g.h == HORIZON - 1)
+    parts = gradients(classes()["linear"], temperature=alpha)
+    assert all(not g.drift.any() for g in parts if g.h == HORIZON - 1)
     for h in range(HORIZON - 1):
-        assert np.mean([norm(g.drift) > 1e-9 for g in found if g.h == h]) > 0.9
+        assert np.mean([norm(g.drift) > 1e-9 for g in parts if g.h == h]) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_drift_is_removed_at_the_last_step_alone(alpha: float) -> None:
 )
 def test_theorem_3_needs_its_conditions(settings: dict[str, object]) -> None:
     f = classes()["linear"] if settings else Trained(np.random.default_rng(7).standard_normal((CELLS, 4)), fit_steps=5)
-    found = [g for g in gradients(f, **settings) if g.k > 15]
-    assert np.median([norm(g.rest) / max(norm(g.fresh), 1e-6) for g in found]) > 0.01
-    for g in found:
+    parts = [g for g in gradients(f, **settings) if g.k > 15]
+    assert np.median([norm(g.rest) / max(norm(g.fresh), 1e-6) for g in parts]) > 0.01
+    for g in parts:
         np.testing.assert_allclose(g.fresh + g.drift + g.rest, g.total, atol=1e-10)
 
 
 def test_geometric_decay_keeps_the_old_in_proportion() -> None:
     """The one age law beside uniform whose old weights all shrink alike: no third term."""
-    found = gradients(classes()["linear"], schedule=GeometricDecay(0.1, 0.0))
-    assert max(norm(g.rest) for g in found) < 1e-10
+    parts = gradients(classes()["linear"], schedule=GeometricDecay(0.1, 0.0))
+    assert max(norm(g.rest) for g in parts) < 1e-10

@@ -44,6 +44,7 @@ CHECKS: tuple[Callable[[np.random.Generator], Check], ...] = (
     replays.schedules,
     dynamics.kernel_rank,
     dynamics.saddle_time,
+    replays.lifetime,
 )
 COLUMNS = {"statement": 20, "what it says": 46, "measured": 46, "problems": 8, "held": 5}
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -36,22 +36,25 @@ def make_age_weighted_item_buffer(
     add_batches: bool = False,
     *,
     num_envs: int | None = None,
-    decay_steps: float | None = None,
+    decay_steps: float | Literal["auto"] | None = None,
     min_weight: float | None = None,
     age_weight: Schedule | None = None,
+    decay_fraction: float | None = None,
 ) -> Any:
     """flashbax's ``make_item_buffer``, sampling by an exact law of age, with replacement.
 
     num_envs: with add_batches, how many items each batch brings, one of each environment; they share an age.
-    decay_steps, min_weight: T, in items, and what old ones keep, of max(w_min, 1 - age / T). age_weight: instead
-    of these, any schedule of the age alone, of ours or your own.
+    decay_steps, min_weight: T, in items, and what old ones keep, of max(w_min, 1 - age / T); T may be
+    "auto", a tenth of what is stored, or another decay_fraction of it. age_weight:
+    instead of these, any schedule of ours, or your own of the age alone.
 
     Where both batches and sequences are added, (num_envs, time, ...), `add` stores them step after step, and not
     environment after environment as flashbax does: position in the ring is age.
     """
     num_envs = _check_num_envs(num_envs, add_batches)
     buffer = make_item_buffer(max_length, min_length, sample_batch_size, add_sequences, add_batches)
-    law = device.law_of(schedule_of(age_weight, decay_steps, min_weight, "age_weight"), max_length, num_envs)
+    schedule = schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction)
+    law = device.law_of(schedule, max_length, num_envs)
 
     def add(state: Any, batch: Any) -> Any:
         if add_batches:

@@ -43,10 +43,12 @@ def use_age_weighted_replay(
     decay_steps: Any = None,
     min_weight: Any = None,
     age_weight: Any = None,
+    decay_fraction: Any = None,
 ) -> Config:
     """A copy of `config`, a DQNConfig or SACConfig, whose algorithm replays by age: build that, or give it to Tune.
 
-    capacity: transitions held. decay_steps, min_weight: SWD's T and w_min. age_weight: any other schedule instead.
+    capacity: transitions held. decay_steps, min_weight: SWD's T and w_min; T may be "auto", a tenth of what is stored,
+    or another decay_fraction of it. age_weight: any other schedule instead.
     Each may be a Tune search space. Replaces the replay buffer's whole configuration, priorities included.
     """
     ours = {DQN: AgeWeightedDQN, SAC: AgeWeightedSAC}
@@ -60,11 +62,16 @@ def use_age_weighted_replay(
         raise ValueError(ONE_AGENT)
     if not config.enable_env_runner_and_connector_v2:
         raise ValueError("age-weighted replay needs RLlib's new API stack: leave out config.api_stack(...=False)")
-    numbers = {"decay_steps": decay_steps, "min_weight": min_weight, "age_weight": age_weight}
+    numbers = {
+        "decay_steps": decay_steps,
+        "min_weight": min_weight,
+        "age_weight": age_weight,
+        "decay_fraction": decay_fraction,
+    }
     options = {name: value for name, value in numbers.items() if value is not None}
     # What is wrong is said now and not on some node of a cluster; what Tune will choose, only when it has.
     if not any(map(_is_searched, options.values())):
-        schedule_of(age_weight, decay_steps, min_weight, "age_weight")
+        schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction)
     if not _is_searched(capacity):
         check_capacity(capacity)
     copied = config.copy(copy_frozen=False)

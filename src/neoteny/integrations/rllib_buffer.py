@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from ray.rllib.core import DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
@@ -31,9 +31,10 @@ class AgeWeightedEpisodeReplayBuffer(EpisodeReplayBuffer):
         self,
         capacity: int,
         *,
-        decay_steps: float | None = None,
+        decay_steps: float | Literal["auto"] | None = None,
         min_weight: float | None = None,
         age_weight: Schedule | None = None,
+        decay_fraction: float | None = None,
         batch_size_B: int = 16,
         batch_length_T: int = 64,
         metrics_num_episodes_for_smoothing: int = 100,
@@ -46,7 +47,7 @@ class AgeWeightedEpisodeReplayBuffer(EpisodeReplayBuffer):
         )
         # RLlib seeds NumPy's own generator with config.seed just before it makes its buffer, and this one never.
         self.rng: Any = np.random.default_rng(np.random.randint(2**32, size=4, dtype=np.uint32))  # noqa: NPY002
-        self._rows = StampedRows(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
+        self._rows = StampedRows(schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction))
         self._lanes = 1
 
     def add(self, episodes: list[SingleAgentEpisode] | SingleAgentEpisode) -> None:

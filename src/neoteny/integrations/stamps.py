@@ -25,8 +25,9 @@ class StampedRows:
 
     An age is drawn from the schedule's law over the ages from 1 to the oldest row's. Of the rows that share it, at most
     m, one of m places is picked evenly; if no row is there, all is drawn again. So a row of age a comes with a
-    probability proportional to weight(a) / m, whatever was dropped. A schedule that uses the size or the clock, or rows
-    so sparse that most draws fail, take a sum over all rows instead: the same law, at a cost linear in the rows.
+    probability proportional to weight(a) / m, whatever was dropped. A schedule that uses the size or the clock (unless
+    it says by ``fixed`` which schedule of the age alone it is at a size), or rows so sparse that most draws fail, take
+    a sum over all rows instead: the same law, at a cost linear in the rows.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -87,8 +88,12 @@ class StampedRows:
         """Draw `size` rows with replacement: 0 the oldest, len - 1 the newest. clock: transitions ever added."""
         if not len(self):
             raise ValueError("nothing is stored yet: add transitions before sampling")
-        if uses(self._sampler.schedule):
-            return self._by_sum(rng, size, clock)
+        sampler = self._sampler
+        if uses(sampler.schedule):
+            fixed = getattr(sampler.schedule, "fixed", None)
+            if fixed is None:
+                return self._by_sum(rng, size, clock)
+            sampler = AgeWeightedSampler(fixed(len(self)))
         stamps = self.stamps
         span = self._newest + 1 - int(stamps[0])
         tries_each = -(-span * self._most // len(self))
@@ -96,7 +101,7 @@ class StampedRows:
         for _ in range(_ROUNDS):
             missing = size - drawn.size
             tries = min(missing * tries_each + (tries_each > 1) * 16, 1 << 18)
-            wanted = self._newest - self._sampler.positions(rng, tries, span)
+            wanted = self._newest - sampler.positions(rng, tries, span)
             rows = stamps.searchsorted(wanted)
             if self._most > 1:
                 rows += rng.integers(0, self._most, tries)

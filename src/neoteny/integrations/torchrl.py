@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class AgeWeightedSampler(Sampler):
 
     schedule: the weight of each age, any schedule of ours or your own.
     decay_steps, min_weight: instead of it T, in transitions, and what old ones keep, of max(w_min, 1 - age / T).
+    decay_steps="auto" makes T a tenth of what is stored, decay_fraction another fraction of it.
     num_envs: how many rows each vector step stores; they share an age.
     env_first: how the rows of an ``extend`` that brings several vector steps of several environments lie. True if
     those of one environment lie together, as in a collector's [envs, time] batch after ``reshape(-1)``; False if
@@ -44,8 +45,9 @@ class AgeWeightedSampler(Sampler):
         self,
         schedule: Schedule | None = None,
         *,
-        decay_steps: float | None = None,
+        decay_steps: float | Literal["auto"] | None = None,
         min_weight: float | None = None,
+        decay_fraction: float | None = None,
         num_envs: int = 1,
         env_first: bool | None = None,
     ) -> None:
@@ -53,7 +55,9 @@ class AgeWeightedSampler(Sampler):
             raise ValueError(f"num_envs must be >= 1, got {num_envs}")
         self.num_envs = num_envs
         self.env_first = env_first
-        self._ages = sampling.AgeWeightedSampler(schedule, decay_steps=decay_steps, min_weight=min_weight)
+        self._ages = sampling.AgeWeightedSampler(
+            schedule, decay_steps=decay_steps, min_weight=min_weight, decay_fraction=decay_fraction
+        )
         # Rows written since the buffer was empty, the next slot, the rows of each env_first extend (0: not known).
         # In shared memory, because a collector may extend the buffer in another process.
         self._order = torch.zeros(3, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]

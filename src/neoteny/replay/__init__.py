@@ -5,6 +5,7 @@ A `ReplayBuffer` is a ring and a sampler. A schedule gives the weight of each ag
 """
 
 from neoteny.replay.ages.ageing import Description, Schedule, describe
+from neoteny.replay.ages.matching import match
 from neoteny.replay.ages.schedules import (
     EmphasizeRecent,
     ExponentialDecay,
@@ -13,6 +14,7 @@ from neoteny.replay.ages.schedules import (
     LinearDecay,
     LinearGrowth,
     PolynomialDecay,
+    TruncatedGeometric,
     Uniform,
     Window,
 )
@@ -45,8 +47,10 @@ __all__ = [
     "ReplayBuffer",
     "Sampler",
     "Schedule",
+    "TruncatedGeometric",
     "Uniform",
     "Window",
     "describe",
+    "match",
     "transition_fields",
 ]

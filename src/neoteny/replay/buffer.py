@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from neoteny.replay import memory, saved
 from neoteny.replay.ages.ageing import Floats, Ints, ages_of, concentration, warn_if_out_of_reach
+from neoteny.replay.ages.schedules import Uniform
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields
 from neoteny.replay.nstep import NEEDED, check_n_step, n_step
 from neoteny.replay.priority import PrioritizedSampler, PriorityDrawer
 from neoteny.replay.recent import RecentDraws
-from neoteny.replay.sampling import check_batch_size
+from neoteny.replay.sampling import AgeWeightedSampler, check_batch_size
 from neoteny.replay.storage import Field, Layout, Ring, Rows, in_words
 
 
@@ -45,6 +46,7 @@ class ReplayBuffer:
     """
 
     _recent: RecentDraws
+    _by_age: AgeWeightedSampler | None
     _concentration: tuple[object, tuple[float, float]] | None
 
     def __init__(
@@ -163,6 +165,19 @@ class ReplayBuffer:
         draw = self._drawer.draw(self._rng, batch_size, batches)
         self._recent.note(draw.positions)
         return self._gather(draw, out)
+
+    def sample_by_age(self, rng: np.random.Generator, batch_size: int) -> Batch:
+        """Draw a batch by the sampler's age law alone, from a generator of the caller's; `sample` is not affected.
+
+        A second batch, independent of what is drawn by ``sample``: priorities play no part, so it has no weights.
+        """
+        self._check_not_empty()
+        check_batch_size(batch_size)
+        if self._by_age is None:
+            schedule = getattr(self.sampler, "schedule", None)
+            self._by_age = AgeWeightedSampler(Uniform() if schedule is None else schedule)
+        ring = self._ring
+        return self.gather(self._by_age.positions(rng, batch_size, ring.num_stored, ring.num_envs, ring.clock))
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at `positions` behind the head (0 the newest), n-step returns summed."""
@@ -359,6 +374,7 @@ class ReplayBuffer:
         self.sampler = sampler
         self._drawer = sampler.attach(self._ring)
         self._rng = np.random.default_rng(seed)
+        self._by_age = None
         self._concentration = None
         self._recent = RecentDraws(self.capacity)
 

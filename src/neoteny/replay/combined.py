@@ -24,6 +24,11 @@ class CombinedSampler:
     def __init__(self, schedule: Schedule | None = None) -> None:
         self._sampler: Sampler = AgeWeightedSampler(Uniform() if schedule is None else schedule)
 
+    @property
+    def schedule(self) -> Schedule:
+        """The age law of all but the newest."""
+        return self._sampler.schedule
+
     def attach(self, ring: Ring) -> CombinedDrawer:
         """What draws from a buffer's `ring` by this sampler."""
         return CombinedDrawer(AgeDrawer(self._sampler, ring), ring)

@@ -23,7 +23,14 @@ import numpy as np
 from jax import Array
 
 from neoteny.replay.ages.ageing import Schedule, evaluate, positive_total, uses
-from neoteny.replay.ages.schedules import LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.ages.schedules import (
+    GeometricDecay,
+    LinearDecay,
+    LinearGrowth,
+    TruncatedGeometric,
+    Uniform,
+    Window,
+)
 
 Number = Any
 """A number, or a traced one."""
@@ -128,6 +135,17 @@ def linear_decay(decay_steps: Number, min_weight: Number) -> Law:
     return _spread(steps)
 
 
+def relative_decay(decay_fraction: Number, min_weight: Number) -> Law:
+    """Linear decay with T a fraction of what is stored, as ``LinearDecay(decay_fraction=...)`` on the host."""
+    _check(lambda: LinearDecay("auto", min_weight, decay_fraction), decay_fraction, min_weight)
+
+    def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
+        decay_steps = jnp.maximum(2.0, decay_fraction * jnp.asarray(num_stored, jnp.float32))
+        return linear_decay(decay_steps, min_weight)(key, batch_size, num_stored, num_envs)
+
+    return law
+
+
 def linear_growth(decay_steps: Number, min_weight: Number) -> Law:
     """min(1, w + age / T) as a mixture: uniform on all, on the plateau, on the rise, and a rising triangle."""
     _check(lambda: LinearGrowth(decay_steps, min_weight), decay_steps, min_weight)
@@ -143,6 +161,89 @@ def linear_growth(decay_steps: Number, min_weight: Number) -> Law:
         return jnp.where(part == 0, jnp.maximum(x, y + 1), x)
 
     return _spread(steps)
+
+
+def geometric_decay(rate: Number, min_weight: Number) -> Law:
+    """max(w, (1 - rate)^age) as a mixture: a geometric law cut at the floor or the end, and uniform on the floor."""
+    _check(lambda: GeometricDecay(rate, min_weight), rate, min_weight)
+    loss = -jnp.log1p(-jnp.asarray(rate, jnp.float32))
+    reach = jnp.where(min_weight > 0, -jnp.log(jnp.maximum(min_weight, 1e-38)) / loss, 2.0**31)
+
+    def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
+        young = jnp.clip(jnp.ceil((reach - 1.0) / num_envs), 0.0, 2.0**30).astype(jnp.int32)
+        young = jnp.minimum(young, groups)
+        each = loss * num_envs
+        mass = jnp.exp(-loss) * jnp.expm1(-each * young) / jnp.expm1(-each)
+        part = _choose(key, size, [mass, min_weight * (groups - young)])
+        old = young + _below(_fold(key, 1), size, groups - young)
+        return jnp.where(part == 0, _geometric(_fold(key, 2), size, each, young), old)
+
+    return _spread(steps)
+
+
+def truncated_geometric(mean_age: Number) -> Law:
+    """q^age with the q that gives the draws this mean age, as ``TruncatedGeometric`` on the host."""
+    _check(lambda: TruncatedGeometric(mean_age), mean_age)
+
+    def law(key: Array, batch_size: int, num_stored: Number, num_envs: int) -> Array:
+        loss = _log_loss(mean_age, jnp.asarray(num_stored, jnp.float32))
+
+        def steps(key: Array, size: int, groups: Array, num_envs: int) -> Array:
+            return _geometric(key, size, loss * num_envs, groups)
+
+        return _spread(steps)(key, batch_size, num_stored, num_envs)
+
+    return law
+
+
+_DIGIT = 256
+_NEWTON_STEPS = 10
+
+
+def _geometric(key: Array, size: int, loss: Array, end: Array) -> Array:
+    """Whole numbers r of 0 .. end-1 with probabilities proportional to exp(-loss r); 0 where end < 1.
+
+    float32 has too few digits to invert the sum over millions. But the digits of r to the base 256 are independent,
+    each geometric over 256 values; only the highest is cut, and what falls beyond `end` is drawn again.
+    """
+    end = jnp.maximum(end, 1)
+
+    def digit(key: Array, loss: Array, count: Array | float) -> Array:
+        u = jax.random.uniform(key, (size,))
+        flat = jnp.floor(u * count)
+        x = loss * count
+        curved = jnp.log1p(u * jnp.expm1(-x)) / -jnp.maximum(loss, 1e-30)
+        return jnp.clip(jnp.where(x < 1e-6, flat, curved), 0.0, count - 1.0).astype(jnp.int32)
+
+    def draw(key: Array) -> Array:
+        low, middle = (digit(_fold(key, 5 + k), loss * _DIGIT**k, float(_DIGIT)) for k in range(2))
+        high = digit(_fold(key, 7), loss * _DIGIT**2, jnp.ceil(end / _DIGIT**2))
+        return low + _DIGIT * middle + _DIGIT**2 * high
+
+    def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        key, drawn = carry
+        key = _fold(key, 8)
+        return key, jnp.where(drawn < end, drawn, draw(key))
+
+    return jax.lax.while_loop(lambda carry: (carry[1] >= end).any(), again, (key, draw(key)))[1]
+
+
+def _log_loss(mean_age: Number, n: Array) -> Array:
+    """`schedules.log_loss` in float32, in units of the size: the mean's share of it is 1/x - 1/(e^x - 1), near enough.
+
+    The discrete law's mean lies half a transition above that of the continuous one.
+    """
+    share = jnp.clip((mean_age - 0.5) / n, 1e-9, 0.5)
+    x = (1.0 - 2.0 * share) * (1.0 / share + 4.0)
+    for _ in range(_NEWTON_STEPS):
+        many = jnp.expm1(jnp.minimum(x, 80.0))
+        small = x < 0.1
+        safe = jnp.where(small, 1.0, x)
+        safe_many = jnp.where(small, 1.0, many)
+        mean = jnp.where(small, 0.5 - x / 12.0 + x**3 / 720.0, 1.0 / safe - 1.0 / safe_many)
+        slope = jnp.where(small, -1.0 / 12.0 + x**2 / 240.0, -1.0 / safe**2 + (1.0 + 1.0 / safe_many) / safe_many)
+        x = jnp.maximum(0.0, jnp.clip(x - (mean - share) / slope, x / 8.0, 8.0 * x))
+    return jnp.where(2.0 * mean_age >= n + 1.0, 0.0, x / n)
 
 
 _BLOCK = 1024
@@ -191,8 +292,14 @@ def table(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
 
 def law_of(schedule: Schedule, max_stored: int, num_envs: int = 1) -> Law:
     """The device's law of a host's schedule, for rings of up to `max_stored` transitions."""
+    if type(schedule) is LinearDecay and schedule.decay_fraction is not None:
+        return relative_decay(schedule.decay_fraction, schedule.min_weight)
     if type(schedule) is LinearDecay:
         return linear_decay(schedule.decay_steps, schedule.min_weight)
+    if type(schedule) is GeometricDecay:
+        return geometric_decay(schedule.rate, schedule.min_weight)
+    if type(schedule) is TruncatedGeometric:
+        return truncated_geometric(schedule.mean_age)
     if type(schedule) is LinearGrowth:
         return linear_growth(schedule.decay_steps, schedule.min_weight)
     if type(schedule) is Uniform:

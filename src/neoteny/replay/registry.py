@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from neoteny.errors import UsageError
@@ -17,6 +18,7 @@ from neoteny.replay.ages.schedules import (
     LinearDecay,
     LinearGrowth,
     PolynomialDecay,
+    TruncatedGeometric,
     Uniform,
     Window,
 )
@@ -27,6 +29,9 @@ from neoteny.replay.sampling import SAMPLERS
 from neoteny.wording import did_you_mean
 
 _LINEAR = {"decay_steps": "decay_steps", "min_weight": "min_weight"}
+_RELATIVE = {**_LINEAR, "decay_fraction": "decay_fraction"}
+_FADED = partial(GeometricDecay, rate=1e-4, min_weight=0.1)
+"""DR.Q's fading of priorities: clip(0.9999^age, 0.1, 1)."""
 PER_NUMBERS = {"per_alpha": "alpha", "per_beta": "beta", "per_beta_step": "beta_step"}
 """The numbers of prioritised replay: what each is called outside, and in the sampler."""
 
@@ -43,17 +48,19 @@ class Named:
 
 REPLAYS: dict[str, Named] = {
     "uniform": Named(Uniform, {}),
-    "swd": Named(LinearDecay, _LINEAR),
+    "swd": Named(LinearDecay, _RELATIVE),
     "swa": Named(LinearGrowth, _LINEAR),
     "exponential": Named(ExponentialDecay, {**_LINEAR, "decay_tau": "tau"}),
     "polynomial": Named(PolynomialDecay, {**_LINEAR, "decay_power": "power", "decay_clip": "clip"}),
     "geometric": Named(GeometricDecay, {"decay_rate": "rate", "min_weight": "min_weight"}),
+    "truncated-geometric": Named(TruncatedGeometric, {"mean_age": "mean_age"}),
     "inverse-age": Named(InverseAge, {}),
     "ere": Named(EmphasizeRecent, {"ere_eta": "eta", "ere_c_min": "c_min"}),
     "window": Named(Window, {"window_steps": "steps"}),
     "combined": Named(Uniform, {}, combined=True),
     "per": Named(None, {}, prioritised=True),
-    "swd-per": Named(LinearDecay, _LINEAR, prioritised=True),
+    "swd-per": Named(LinearDecay, _RELATIVE, prioritised=True),
+    "faded-per": Named(_FADED, {"decay_rate": "rate", "min_weight": "min_weight"}, prioritised=True),
 }
 """Every replay by its name."""
 
@@ -80,7 +87,7 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         takes = f"takes {', '.join(_flag(n) for n in known)}" if known else "takes no numbers"
         raise UsageError(f"--replay {name} has no {', '.join(map(_flag, unknown))}: it {takes}")
     arguments = {field: numbers[number] for number, field in named.numbers.items() if number in numbers}
-    if "decay_steps" in named.numbers:
+    if "decay_steps" in named.numbers and "decay_fraction" not in arguments:
         arguments.setdefault("decay_steps", default_decay_steps)
     try:
         schedule = named.schedule(**arguments) if named.schedule else None

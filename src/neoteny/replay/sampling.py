@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from neoteny.replay.ages.ageing import Floats, Ints, Schedule, ages_of, evaluate, normalise, uses
-from neoteny.replay.ages.closed_forms import LinearDecayLaw, LinearGrowthLaw, WindowLaw
+from neoteny.replay.ages.closed_forms import GeometricLaw, LinearDecayLaw, LinearGrowthLaw, WindowLaw
 from neoteny.replay.ages.laws import Law
-from neoteny.replay.ages.schedules import EmphasizeRecent, LinearDecay, LinearGrowth, Uniform, Window
+from neoteny.replay.ages.schedules import (
+    EmphasizeRecent,
+    ExponentialDecay,
+    GeometricDecay,
+    LinearDecay,
+    LinearGrowth,
+    TruncatedGeometric,
+    Uniform,
+    Window,
+)
 from neoteny.replay.ages.tables import EmphasizeRecentLaw, SizedTableLaw, TableLaw
 from neoteny.replay.drawing import AgeDrawer, Drawer
 from neoteny.replay.storage import Ring, slots_of
@@ -104,17 +113,24 @@ class Sampler(Protocol):
 class AgeWeightedSampler(Sampler):
     """Exact draws under any schedule.
 
-    Constant time a draw for linear decay, linear growth, uniform and window; logarithmic for the rest, from
-    one table built once (a schedule that ``uses`` the size or the clock: built again when they change).
+    Constant time a draw for linear decay and growth, geometric and exponential decay, uniform and window; logarithmic
+    for the rest, from one table built once (a schedule that ``uses`` the size or the clock: built again when they
+    change).
 
     schedule: the weight of each age. decay_steps, min_weight: instead of it T, in transitions, and what old ones keep,
-    of max(w_min, 1 - age / T); without any of them the paper's numbers.
+    of max(w_min, 1 - age / T); without any of them the paper's numbers. decay_steps="auto" makes T a tenth of what is
+    stored, and decay_fraction another fraction of it.
     """
 
     def __init__(
-        self, schedule: Schedule | None = None, *, decay_steps: float | None = None, min_weight: float | None = None
+        self,
+        schedule: Schedule | None = None,
+        *,
+        decay_steps: float | Literal["auto"] | None = None,
+        min_weight: float | None = None,
+        decay_fraction: float | None = None,
     ) -> None:
-        self.schedule = schedule_of(schedule, decay_steps, min_weight)
+        self.schedule = schedule_of(schedule, decay_steps, min_weight, decay_fraction=decay_fraction)
         self.draws_ahead = "clock" not in uses(self.schedule)
         self._laws: dict[int, Law] = {}
 
@@ -208,9 +224,11 @@ def law_of(schedule: Schedule, num_envs: int) -> Law:
     """The law of `schedule` for rings filled by `num_envs` environments."""
     # By exact type: a subclass may have its own weight, which these closed forms would not know.
     if type(schedule) is LinearDecay:
-        return LinearDecayLaw(float(schedule.decay_steps), float(schedule.min_weight), num_envs)
+        return LinearDecayLaw(schedule, num_envs)
     if type(schedule) is LinearGrowth:
         return LinearGrowthLaw(float(schedule.decay_steps), float(schedule.min_weight), num_envs)
+    if type(schedule) is GeometricDecay or type(schedule) is ExponentialDecay or type(schedule) is TruncatedGeometric:
+        return GeometricLaw(schedule, num_envs)
     if type(schedule) is Uniform:
         return WindowLaw(math.inf, num_envs)
     if type(schedule) is Window:
@@ -244,18 +262,23 @@ def check_batch_size(batch_size: int) -> None:
 
 
 def schedule_of(
-    schedule: Schedule | None, decay_steps: float | None, min_weight: float | None, called: str = "schedule"
+    schedule: Schedule | None,
+    decay_steps: float | Literal["auto"] | None,
+    min_weight: float | None,
+    called: str = "schedule",
+    decay_fraction: float | None = None,
 ) -> Schedule:
     """Return `schedule` if it is given, else SWD's linear decay with the numbers that are.
 
     Args:
         schedule: a schedule of ours or the user's own.
-        decay_steps: T, in transitions.
+        decay_steps: T, in transitions; "auto" for a tenth of what is stored.
         min_weight: what old transitions keep.
         called: what the caller's argument for a schedule is called.
+        decay_fraction: T as a fraction of what is stored, instead of decay_steps.
     """
-    numbers = {"decay_steps": decay_steps, "min_weight": min_weight}
-    decay_numbers = {name: number for name, number in numbers.items() if number is not None}
+    numbers = {"decay_steps": decay_steps, "min_weight": min_weight, "decay_fraction": decay_fraction}
+    decay_numbers: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
     if schedule is None:
         return LinearDecay(**decay_numbers)
     if decay_numbers:

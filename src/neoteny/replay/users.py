@@ -75,11 +75,11 @@ def name_of(schedule: Any) -> tuple[str, dict[str, Any]]:
     return name, {}
 
 
-def parameters_as_text(given: Mapping[str, Any] | Iterable[str] | str) -> tuple[str, ...]:
+def parameters_as_text(parameters: Mapping[str, Any] | Iterable[str] | str) -> tuple[str, ...]:
     """Parameters, or texts name=value, in one form: sorted by name, each value as JSON; equal if they are equal."""
-    if not isinstance(given, Mapping):
-        given = parameters_from_text([given] if isinstance(given, str) else given)
-    return tuple(f"{name}={json.dumps(plain(name, given[name]))}" for name in sorted(given))
+    if not isinstance(parameters, Mapping):
+        parameters = parameters_from_text([parameters] if isinstance(parameters, str) else parameters)
+    return tuple(f"{name}={json.dumps(plain(name, parameters[name]))}" for name in sorted(parameters))
 
 
 def parameters_from_text(texts: Iterable[str]) -> dict[str, Any]:

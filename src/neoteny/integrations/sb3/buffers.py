@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,9 @@ _HER_ARGUMENTS = {"env", "n_sampled_goal", "goal_selection_strategy", "copy_info
 class AgeWeightedReplayBuffer(ReplayBuffer):
     """``SAC("MlpPolicy", env, replay_buffer_class=AgeWeightedReplayBuffer)``: SB3's ReplayBuffer, drawing by age.
 
-    decay_steps, min_weight: max(min_weight, 1 - age / decay_steps), in transitions (80,000 and 0.1). age_weight: any
-    other schedule, ours or your own. Everything else is SB3's. Observations in a Dict, and `n_steps` and `gamma` in
+    decay_steps, min_weight: max(min_weight, 1 - age / decay_steps), in transitions (80,000 and 0.1). decay_steps="auto"
+    makes it a tenth of what is stored, decay_fraction another fraction. age_weight: any other schedule, ours or yours.
+    Everything else is SB3's. Observations in a Dict, and `n_steps` and `gamma` in
     ``replay_buffer_kwargs`` (the agent's own n_steps is ignored by SB3 when a buffer class is given), make it the kind
     of buffer below that holds them. Randomness is NumPy's global generator, which SB3 seeds.
     """
@@ -57,14 +58,17 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
     def __init__(
         self,
         *args: Any,
-        decay_steps: float | None = None,
+        decay_steps: float | Literal["auto"] | None = None,
         min_weight: float | None = None,
         age_weight: Schedule | None = None,
+        decay_fraction: float | None = None,
         **kwargs: Any,
     ) -> None:
         if _HER_ARGUMENTS & set(kwargs):
             raise TypeError(f"{type(self).__name__}: {HER_REFUSED}")
-        self.sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
+        self.sampler = AgeWeightedSampler(
+            schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction)
+        )
         super().__init__(*args, **kwargs)
         self._begin()
         warn_if_out_of_reach(self.sampler.schedule, self.buffer_size * self.n_envs, stacklevel=2)
@@ -78,9 +82,10 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
     def from_buffer(
         cls,
         buffer: ReplayBuffer,
-        decay_steps: float | None = None,
+        decay_steps: float | Literal["auto"] | None = None,
         min_weight: float | None = None,
         age_weight: Schedule | None = None,
+        decay_fraction: float | None = None,
     ) -> AgeWeightedReplayBuffer:
         """What `buffer` holds, in its order, drawn by age from now on: for a run that is already under way.
 
@@ -92,7 +97,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
             reason = HER_REFUSED if isinstance(buffer, HerReplayBuffer) else "what it draws by would be lost"
             known = ", ".join(base.__name__ for base in _KINDS)
             raise TypeError(f"from_buffer takes one of {known}, and {type(buffer).__name__} is none: {reason}")
-        sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight, "age_weight"))
+        sampler = AgeWeightedSampler(schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction))
         converted = kind.__new__(kind)
         converted.__dict__.update(buffer.__dict__)
         converted.sampler = sampler

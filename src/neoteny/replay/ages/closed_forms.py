@@ -1,4 +1,4 @@
-"""Closed forms: the laws of linear schedules and windows, drawn in constant time without a table."""
+"""Closed forms: the laws of linear and geometric schedules and of windows, drawn in constant time without a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from neoteny.replay.ages.ageing import Floats, Ints
 from neoteny.replay.ages.laws import per_position, spread
+from neoteny.replay.ages.schedules import ExponentialDecay, GeometricDecay, LinearDecay, TruncatedGeometric
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class LinearDecayLaw:
     first, as the step itself on the floor.
     """
 
-    decay_steps: float
-    min_weight: float
+    schedule: LinearDecay
     num_envs: int
 
     def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
@@ -78,14 +78,15 @@ class LinearDecayLaw:
     def _parts(self, num_stored: int) -> tuple[int, int, float, float]:
         """g, q, L, and the share of draws that fall in the first part."""
         g = -(-num_stored // self.num_envs)
-        q = _steps_to_plateau(self, g)
-        slope = self.num_envs / self.decay_steps
-        end = max(0.0, 1.0 - self.min_weight - (1 + (q - 1) * self.num_envs) / self.decay_steps)
+        floor, decay_steps = float(self.schedule.min_weight), self.schedule.steps_of(num_stored)
+        q = _steps_to_plateau(decay_steps, floor, self.num_envs, g)
+        slope = self.num_envs / decay_steps
+        end = max(0.0, 1.0 - floor - (1 + (q - 1) * self.num_envs) / decay_steps)
         length = q - 1 + 2.0 * end / slope
         young = slope * q * length / 2.0
         if young == 0.0:
             return g, 0, 0.0, 0.0
-        return g, q, length, young / (young + self.min_weight * g)
+        return g, q, length, young / (young + floor * g)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class LinearGrowthLaw:
     def _parts(self, num_stored: int) -> tuple[int, int, float, float, float]:
         """g, q, L, and the shares of draws that fall on the rise and on what is older."""
         g = -(-num_stored // self.num_envs)
-        q = _steps_to_plateau(self, g)
+        q = _steps_to_plateau(self.decay_steps, self.min_weight, self.num_envs, g)
         slope = self.num_envs / self.decay_steps
         length = q - 1 + 2.0 / self.num_envs
         rise = slope * q * length / 2.0
@@ -134,10 +135,76 @@ class LinearGrowthLaw:
         return g, q, length, rise / total, old / total
 
 
-def _steps_to_plateau(law: LinearDecayLaw | LinearGrowthLaw, groups: int) -> int:
+@dataclass(frozen=True)
+class GeometricLaw:
+    """max(w, q^age) as a mixture of a geometric law, cut at the floor or at the end, and a uniform one on the floor.
+
+    Of g vector steps the newest m are above the floor. Step r of those has the weight q (q^E)^r, whose sums are closed
+    and can be inverted; the others weigh w each.
+    """
+
+    schedule: GeometricDecay | ExponentialDecay | TruncatedGeometric
+    num_envs: int
+
+    def positions(self, rng: np.random.Generator, size: int, num_stored: int, clock: int | None) -> Ints:
+        g, m, loss, share = self._parts(num_stored)
+        if loss * m < _FLAT:
+            return rng.integers(0, num_stored, size)
+        span = math.expm1(-loss * m)
+        floor_scale = (g - m) / (1.0 - share) if share < 1.0 else 0.0
+
+        def steps(size: int) -> Ints:
+            u = rng.random(size)
+            if share == 1.0:
+                drawn = np.log1p(u * span) / -loss
+                return np.minimum(drawn, m - 1, out=drawn).astype(np.int64)
+            old = np.minimum(m + (u - share) * floor_scale, g - 1)
+            young = np.minimum(np.log1p(np.minimum(u / share, 1.0) * span) / -loss, m - 1)
+            return np.where(u < share, young, old).astype(np.int64)
+
+        return spread(steps, rng, size, num_stored, self.num_envs)
+
+    def pmf(self, num_stored: int, clock: int | None) -> Floats:
+        g, m, loss, share = self._parts(num_stored)
+        if loss * m < _FLAT:
+            return np.full(num_stored, 1.0 / num_stored)
+        p = np.empty(g)
+        p[:m] = share * np.exp(-loss * np.arange(m)) * math.expm1(-loss) / math.expm1(-loss * m)
+        p[m:] = (1.0 - share) / max(1, g - m)
+        return per_position(p, num_stored, self.num_envs)
+
+    def _parts(self, num_stored: int) -> tuple[int, int, float, float]:
+        """g, m, -ln q^E, and the share of draws that fall above the floor."""
+        g = -(-num_stored // self.num_envs)
+        loss, floor = self._numbers(num_stored)
+        reach = -math.log(floor) / loss if floor > 0 and loss > 0 else math.inf
+        m = g if reach > 1 + (g - 1) * self.num_envs else max(0, math.ceil((reach - 1.0) / self.num_envs))
+        loss *= self.num_envs
+        if m == 0 or loss == 0.0:
+            return g, 0, 0.0, 0.0
+        # q (1 - q^{E m}) / (1 - q^E), over the same and w (g - m)
+        young = math.exp(-loss / self.num_envs) * math.expm1(-loss * m) / math.expm1(-loss)
+        return g, m, loss, young / (young + floor * (g - m))
+
+    def _numbers(self, num_stored: int) -> tuple[float, float]:
+        """-ln q and the floor."""
+        match self.schedule:
+            case GeometricDecay():
+                return -math.log1p(-self.schedule.rate), float(self.schedule.min_weight)
+            case ExponentialDecay():
+                return 1.0 / (self.schedule.decay_steps * self.schedule.tau), float(self.schedule.min_weight)
+            case TruncatedGeometric():
+                return self.schedule.loss_of(num_stored), 0.0
+
+
+_FLAT = 1e-14
+"""Where weights differ by no more than this the law is uniform, to float64."""
+
+
+def _steps_to_plateau(decay_steps: float, min_weight: float, num_envs: int, groups: int) -> int:
     """How many of the newest `groups` vector steps have age < (1 - w) T, where the line meets the plateau."""
-    ages = (1.0 - law.min_weight) * law.decay_steps
-    return max(0, min(groups, math.ceil((ages - 1.0) / law.num_envs)))
+    ages = (1.0 - min_weight) * decay_steps
+    return max(0, min(groups, math.ceil((ages - 1.0) / num_envs)))
 
 
 def _falling(q: int, length: float) -> Floats:

@@ -5,42 +5,86 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neoteny.replay.ages.ageing import Describing, Floats
 
+AUTO_FRACTION = 0.1
+"""The fraction of what is stored that ``decay_steps="auto"`` makes T."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class LinearDecay(Describing):
     """Sample weight decay: max(min_weight, 1 - age / decay_steps).
 
     SWD (ICLR 2026), Algorithm 1. The newest age is 1, so the newest weight is 1 - 1 / decay_steps.
+
+    With ``decay_steps="auto"`` T is a fraction of what is stored, a tenth or `decay_fraction`, and grows with the
+    buffer. Such a schedule does the same to a buffer of any size: the newest transition is drawn
+    1 / (fraction (1 - w_min)^2 / 2 + w_min) times as often as under uniform replay, and with w_min 0 every transition
+    is drawn the same number of times in its life, whenever it was added.
     """
 
-    decay_steps: float = 80_000
-    """T, in transitions. The paper has 80,000 for SAC and Double DQN, 100,000 for TD3."""
+    decay_steps: float | Literal["auto"] = 80_000
+    """T, in transitions. The paper has 80,000 for SAC and Double DQN, 100,000 for TD3. "auto": a fraction of what is
+    stored."""
     min_weight: float = 0.1
     """w_min, the weight that old transitions keep."""
+    decay_fraction: float | None = None
+    """T over what is stored, instead of decay_steps; 0.1 if decay_steps is "auto"."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "decay_steps")
         _require_unit(self, "min_weight")
+        if self.decay_steps == "auto" or self.decay_fraction is not None:
+            if self.decay_steps not in ("auto", type(self).decay_steps):
+                raise ValueError(
+                    f"LinearDecay: give decay_steps or decay_fraction, got {self.decay_steps!r} and "
+                    f"{self.decay_fraction!r}"
+                )
+            object.__setattr__(self, "decay_steps", "auto")
+            if self.decay_fraction is None:
+                object.__setattr__(self, "decay_fraction", AUTO_FRACTION)
+            _require(self, "decay_fraction", lambda fraction: 1e-9 <= fraction <= 1e9, "from 1e-9 to 1e9")
+            return
+        _require_positive(self, "decay_steps")
         if self.min_weight == 0 and self.decay_steps <= 1:
             raise ValueError(
                 f"LinearDecay: decay_steps must be > 1 when min_weight is 0, got {self.decay_steps!r}: "
                 "every weight would be 0"
             )
 
-    def weight(self, age: ArrayLike) -> Floats:
-        return np.maximum(self.min_weight, 1.0 - np.asarray(age, np.float64) / self.decay_steps)
+    def __repr__(self) -> str:
+        """As the numbers that make it again."""
+        t = f"decay_steps={self.decay_steps!r}" if not self.uses else f"decay_fraction={self.decay_fraction!r}"
+        return f"LinearDecay({t}, min_weight={self.min_weight!r})"
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What its weights depend on beyond the age: the size, if T is a fraction of it."""
+        return ("num_stored",) if self.decay_fraction is not None else ()
+
+    def steps_of(self, num_stored: float) -> float:
+        """T where so many transitions are stored; of a fraction at least 2, so that the newest has a weight."""
+        if self.decay_fraction is None:
+            return float(self.decay_steps)
+        return max(2.0, self.decay_fraction * num_stored)
+
+    def fixed(self, num_stored: int) -> LinearDecay:
+        """The same weights as those of a schedule with a T of its own, while so many transitions are stored."""
+        return LinearDecay(self.steps_of(num_stored), self.min_weight)
+
+    def weight(self, age: ArrayLike, num_stored: float | None = None) -> Floats:
+        if num_stored is None and self.uses:
+            raise TypeError(f"{self} depends on what is stored: weight(age, num_stored=...)")
+        return np.maximum(self.min_weight, 1.0 - np.asarray(age, np.float64) / self.steps_of(num_stored or 0))
 
     @property
     def reach(self) -> float:
-        """The age from which the weight no longer changes."""
-        return (1.0 - self.min_weight) * self.decay_steps
+        """The age from which the weight no longer changes; infinite if it depends on what is stored."""
+        return math.inf if self.uses else (1.0 - self.min_weight) * float(self.decay_steps)
 
 
 @dataclass(frozen=True)
@@ -157,6 +201,68 @@ class GeometricDecay(Describing):
     def reach(self) -> float:
         """The age from which the weight no longer changes; infinite without a floor."""
         return _log(self.min_weight) / math.log1p(-self.rate)
+
+
+@dataclass(frozen=True)
+class TruncatedGeometric(Describing):
+    """q ** age, with q such that the mean age of what is drawn is `mean_age`, whatever the buffer contains.
+
+    It has the largest entropy of all laws over the stored ages with that mean age. While the buffer is so small that
+    uniform replay is younger still, it is uniform. `GeometricDecay` with min_weight 0 is the same law with a fixed q.
+    """
+
+    mean_age: float = 50_000
+    """The mean age of what is drawn, in transitions."""
+    uses: ClassVar[tuple[str, ...]] = ("num_stored",)
+
+    def __post_init__(self) -> None:
+        _require(self, "mean_age", lambda age: 1 < age <= 1e15, "above 1, and at most 1e15")
+
+    def weight(self, age: ArrayLike, num_stored: float = math.inf) -> Floats:
+        return np.exp(-self.loss_of(num_stored) * (np.asarray(age, np.float64) - 1.0))
+
+    def loss_of(self, num_stored: float) -> float:
+        """-ln q where so many transitions are stored."""
+        return log_loss(self.mean_age, num_stored)
+
+    def fixed(self, num_stored: int) -> GeometricDecay | Uniform:
+        """The same weights as those of a schedule of the age alone, while so many transitions are stored."""
+        loss = self.loss_of(num_stored)
+        return GeometricDecay(-math.expm1(-loss), 0.0) if loss > 0 else Uniform()
+
+
+def log_loss(mean_age: float, num_stored: float) -> float:
+    """-ln q of the law q^a over ages 1 .. n whose mean is `mean_age`; 0, uniform, if the uniform law's is no older.
+
+    The mean is 1 / (1 - q) - n / (q^-n - 1). Newton's method, from a start that is right at both ends.
+    """
+    n = num_stored
+    if 2.0 * mean_age >= n + 1.0:
+        return 0.0
+    if math.isinf(n):
+        return -math.log1p(-1.0 / mean_age)
+    share = (mean_age - 0.5) / n
+    x = (1.0 - 2.0 * share) * (1.0 / share + 4.0) / n
+    for _ in range(_NEWTON_STEPS):
+        mean, slope = _geometric_mean(x, n)
+        x = max(x / 8.0, min(8.0 * x, x - (mean - mean_age) / slope))
+    return x
+
+
+_NEWTON_STEPS = 12
+
+
+def _geometric_mean(loss: float, n: float) -> tuple[float, float]:
+    """The mean age of q^a over 1 .. n, q = exp(-loss), and its derivative by loss; by series where both are lost."""
+    x = loss * n
+    if x < 1e-3:  # differences of nearly equal numbers below
+        variance = (n * n - 1.0) / 12.0
+        return (n + 1.0) / 2.0 - variance * loss + (n**4 - 1.0) * loss**3 / 720.0, -variance
+    one, many = -math.expm1(-loss), math.expm1(x) if x < 700.0 else math.inf
+    mean = 1.0 / one - n / many
+    if math.isinf(many):
+        return mean, -math.exp(-loss) / one**2
+    return mean, -math.exp(-loss) / one**2 + n * n * (1.0 + 1.0 / many) / many
 
 
 @dataclass(frozen=True)

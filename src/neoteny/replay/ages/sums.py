@@ -23,6 +23,7 @@ from neoteny.replay.ages.schedules import (
     LinearDecay,
     LinearGrowth,
     PolynomialDecay,
+    TruncatedGeometric,
     Uniform,
     Window,
 )
@@ -89,6 +90,13 @@ def _geometric(n: int, log_q: float, w: float, reach: float) -> Sums:
     return Sums(first + w * (n - m), second + w * w * (n - m))
 
 
+def _truncated(n: int, loss: float) -> Sums:
+    """The newest of which weighs 1: (1 - q^n) / (1 - q), and the same of q^2."""
+    if loss == 0.0:
+        return Sums(n, n)
+    return Sums(*(math.expm1(-rate * n) / math.expm1(-rate) for rate in (loss, 2 * loss)))
+
+
 def _polynomial(schedule: PolynomialDecay, n: int, size: int) -> Sums:
     """sum_{a <= m} (T - a)^p = (B_{p+1}(T) - B_{p+1}(T - m)) / (p + 1), with B Bernoulli's polynomials, over T^p.
 
@@ -135,10 +143,11 @@ def _constant(n: int) -> Sums:
 _CLOSED: dict[type, Callable[[Any, int, int], Sums]] = {
     Uniform: lambda s, n, size: _constant(n),
     Window: lambda s, n, size: _constant(min(n, int(s.steps))),
-    LinearDecay: lambda s, n, size: _decay(n, s.decay_steps, s.min_weight),
+    LinearDecay: lambda s, n, size: _decay(n, s.steps_of(size), s.min_weight),
     LinearGrowth: lambda s, n, size: _growth(n, s.decay_steps, s.min_weight),
     ExponentialDecay: lambda s, n, size: _geometric(n, -1.0 / (s.decay_steps * s.tau), s.min_weight, s.reach),
     GeometricDecay: lambda s, n, size: _geometric(n, math.log1p(-s.rate), s.min_weight, s.reach),
+    TruncatedGeometric: lambda s, n, size: _truncated(n, s.loss_of(size)),
     PolynomialDecay: _polynomial,
     InverseAge: lambda s, n, size: Sums(harmonic(n), harmonic_squares(n)),
     EmphasizeRecent: _recent,
