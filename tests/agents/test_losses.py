@@ -88,12 +88,12 @@ def twin_critics(params: Any, trunk: Any, obs: np.ndarray, action: np.ndarray) -
     return np.stack([head(p[f"head_{i}"], trunk(p[f"trunk_{i}"], x))[:, 0] for i in range(2)])
 
 
-def assert_gradient(loss: Any, params: Any, found: Any) -> None:
+def assert_gradient(loss: Any, params: Any, optimiser_gradient: Any) -> None:
     """Central differences at a few entries of every leaf, against the gradient that the optimiser got."""
     rng = np.random.default_rng(0)
     leaves, structure = jax.tree.flatten(params)
     for index, leaf in enumerate(leaves):
-        got = jax.tree.leaves(found)[index]
+        got = jax.tree.leaves(optimiser_gradient)[index]
         for entry in [tuple(rng.integers(0, side) for side in leaf.shape) for _ in range(4)]:
             slopes = []
             for sign in (1, -1):

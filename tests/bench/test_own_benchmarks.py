@@ -34,7 +34,18 @@ def test_bench_growth_times_each_case(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert min(times) > 0
 
 
-@pytest.mark.parametrize("words", [["start", "--rounds", "0"], ["start", "--held", "0"], ["growth", "--rounds", "0"]])
+@pytest.mark.slow
+def test_bench_remedies_times_each_beside_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "remedies", "--remedy", "redo", "--rounds", "2", "--steps", "5"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("redo"))
+    _, _, middle, low, high = line.split()
+    assert 0 < float(low) <= float(middle) <= float(high)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["start", "--rounds", "0"], ["start", "--held", "0"], ["growth", "--rounds", "0"], ["remedies", "--steps", "0"]],
+)
 def test_what_cannot_be_timed_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 2
     assert "must be >= 1, got 0" in capsys.readouterr().err

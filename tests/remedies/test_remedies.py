@@ -16,7 +16,6 @@ import pytest
 import neoteny
 from neoteny.agents.agent import TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
-from neoteny.agents.learner import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
@@ -31,60 +30,8 @@ from neoteny.remedies.shrink_perturb import shrink_perturb
 from neoteny.remedies.surgery import at, cleared, losses_of
 from neoteny.runs.inspect import facts_of
 from neoteny.runs.records import read_metrics
-from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
-
-CONFIGS = {
-    "td3": TD3Config((12, 10)),
-    "sac": SACConfig(actor_width=6, critic_width=8, critic_blocks=2),
-    "ddqn": DDQNConfig((12, 10)),
-    "pixels": DDQNConfig(cnn_width=16),
-}
-
-
-def agent_of(name: str, remedies: Any = ()) -> Any:
-    if name == "pixels":
-        return make_agent(CONFIGS[name], Problem((4, 84, 84), True, 3, None, None, 100), remedies=remedies)
-    bound = None if name == "ddqn" else np.ones(2, np.float32)
-    low = None if bound is None else -bound
-    return make_agent(CONFIGS[name], Problem((5,), False, 2, low, bound, 100), remedies=remedies)
-
-
-def batch_of(name: str, size: int = 32, seed: int = 0) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    discrete = name in ("ddqn", "pixels")
-    if name == "pixels":
-        obs, after = (rng.integers(0, 256, (size, 4, 84, 84), dtype=np.uint8) for _ in range(2))
-    else:
-        obs, after = (rng.normal(size=(size, 5)).astype(np.float32) for _ in range(2))
-    action = rng.integers(0, 2, size).astype(np.int32) if discrete else rng.uniform(-1, 1, (size, 2)).astype(np.float32)
-    return {
-        "obs": obs,
-        "next_obs": after,
-        "action": action,
-        "reward": rng.normal(size=size).astype(np.float32),
-        "terminated": np.zeros(size, np.float32),
-        "truncated": np.zeros(size, np.float32),
-    }
-
-
-def trained(name: str, updates: int = 3, remedies: Any = ()) -> tuple[Any, Any]:
-    """An agent and its state after a few updates, so that moments are not 0."""
-    agent = agent_of(name, remedies)
-    state = agent.init(jax.random.key(0))
-    update = jax.jit(agent.update)
-    for seed in range(updates):
-        state, _ = update(state, {key: value[None] for key, value in batch_of(name, seed=seed).items()})
-    return agent, state
-
-
-def operated(config: Any, agent: Any, state: Any, batch: dict[str, Any], key: Any) -> Any:
-    """The state after one surgery of the remedy that `config` describes."""
-    remedy = config.build(100)
-    return operate(remedy, (remedy,), state, agent.networks, batch, key)
-
-
-def params_of(state: Any, network: TrainableNetwork) -> Any:
-    return getattr(state, network.name).params["params"]
+from neoteny.settings.config import PlasticityConfig, TrainConfig
+from small_agents import CONFIGS, TINY, batch_of, moments, operated, params_of, run_with, trained
 
 
 def with_params(state: Any, network: TrainableNetwork, params: Any) -> Any:
@@ -94,11 +41,6 @@ def with_params(state: Any, network: TrainableNetwork, params: Any) -> Any:
 
 def outputs(network: TrainableNetwork, state: Any, batch: dict[str, Any]) -> Any:
     return network.forward(getattr(state, network.name).params, state, batch)
-
-
-def moments(opt: Any) -> list[Any]:
-    is_adam = lambda node: isinstance(node, optax.ScaleByAdamState)  # noqa: E731
-    return [node for node in jax.tree.leaves(opt, is_leaf=is_adam) if is_adam(node)]
 
 
 def deaden(params: Any, network: TrainableNetwork, units: list[int]) -> Any:
@@ -362,25 +304,6 @@ def test_reset_from_a_layer_spares_what_is_before() -> None:
                 assert not all(
                     np.array_equal(a, b) for a, b in zip(kernel, jax.tree.leaves(at(old, path)), strict=True)
                 )
-
-
-TINY = TD3Config((16, 16), batch_size=16, learning_starts=100)
-
-
-def run_with(
-    tmp_path: Path, agent: Any, env: str, *remedies: Any, name: str = "run", steps: int = 300, probe_every: int = 0
-) -> Path:
-    config = TrainConfig(
-        env,
-        agent,
-        ReplayConfig("swd", decay_steps=200, capacity=1_000),
-        PlasticityConfig(probe_every),
-        remedies,
-        total_timesteps=steps,
-        eval_every=0,
-        checkpoint_every=1e9,
-    )
-    return neoteny.train(config, out=tmp_path / name, quiet=True)
 
 
 @pytest.mark.slow

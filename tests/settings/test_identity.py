@@ -19,7 +19,7 @@ from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.plan import make_plan
-from neoteny.remedies import Injection, ReDo
+from neoteny.remedies import Injection, ReDo, Reset
 from neoteny.runs.records import read_config
 from neoteny.runs.run import Run, source
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -125,6 +125,27 @@ def test_a_setting_that_is_added_later_changes_no_id() -> None:
     }
     assert TrainConfig("Hopper-v5", replay=SWD).run_id() == "172d11c4"  # as in the results that are in the repository
     assert set(WITHOUT_EFFECT) <= {field.name for field in dataclasses.fields(TrainConfig)}
+
+
+@pytest.mark.parametrize(
+    ("remedy", "recorded"),
+    [
+        (Reset(), "96e57956"),
+        (Reset(every=200_000), "96e57956"),
+        (Reset(every=50_000), "15d3cf93"),
+        (Reset(from_="head"), "773abdd1"),
+        (Reset(7, "layer_1"), "df1fbfaa"),
+    ],
+)
+def test_resets_keep_the_ids_that_they_had_before_moments_could_be_listed(remedy: Reset, recorded: str) -> None:
+    assert TrainConfig("Hopper-v5", remedies=(remedy,)).run_id() == recorded
+    ids = {
+        TrainConfig("Hopper-v5", remedies=(other,)).run_id()
+        for other in (Reset(), Reset(at=(200_000,)), Reset(at=(200_000, 400_000)), Reset(alpha=True))
+    }
+    assert len(ids) == 4
+    written = TrainConfig("Hopper-v5").to_json() | {"remedies": {"reset": {"every": 200_000, "from_": None}}}
+    assert TrainConfig.from_json(written).remedies == (Reset(),)  # as a run recorded it then
 
 
 def test_command_line_plan_and_python_agree(tmp_path: Path, monkeypatch: Any) -> None:

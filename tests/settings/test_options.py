@@ -44,9 +44,22 @@ def test_the_commands_own_flags() -> None:
         parse("sac", ["--env", "X", "--preset", "simbaa"])
 
 
+def test_a_remedys_list_and_its_switch() -> None:
+    words = "--env X --remedy reset --reset-at 15k 5e4 250_000 --reset-alpha --replay swd".split()
+    config = parse("sac", words).config
+    assert config.remedies == (Reset(at=(15_000, 50_000, 250_000), alpha=True),)
+    assert config.replay.replay == "swd"
+    assert parse("sac", ["--env", "X", "--remedy", "reset"]).config.remedies == (Reset(),)
+    for flag in ("--reset-alpha", "--reset-at 5"):
+        with pytest.raises(UsageError, match=f"{flag.split()[0]} is for --remedy reset, which is not asked for"):
+            parse("sac", ["--env", "X", *flag.split()])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--remedy reset --reset-at", "--reset-at: at least one number is needed"),
+        ("--remedy reset --reset-at 5 1.5", "--reset-at: a whole number is needed"),
         ("--steps 1.5", "argument --steps/--total-timesteps: a whole number is needed"),
         ("--batch-size 1.5", "a whole number is needed, such as"),
         ("--eval-every often", "a whole number is needed, such as"),

@@ -38,6 +38,8 @@ class Agent(NamedTuple):
     policy(params, obs) -> actions, without noise; `params` from policy_params(state)
     sample(params, obs, key) -> actions with the noise that the trained agent explores with
     networks: its trainable networks by name, for whoever measures or changes them
+    renew(state) -> state in which what is trained beside the networks, such as SAC's alpha, is as in a new agent; None
+        if nothing is
     """
 
     init: Callable[[Array], Tree]
@@ -47,6 +49,7 @@ class Agent(NamedTuple):
     sample: Callable[[Tree, Array, Array], Array]
     policy_params: Callable[[Tree], Tree]
     networks: dict[str, TrainableNetwork]
+    renew: Callable[[Tree], Tree] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -84,6 +87,14 @@ class TrainableNetwork:
     """(outputs, batch) -> what they say as numbers, (batch, values): Q at the stored action, or the mean action."""
     has_target: bool = True
     """Whether a target follows it."""
+    learning_rate: float | None = None
+    """The optimiser's, for remedies that replace it."""
+    target_every: int | None = None
+    """Updates in which its target, or that of what it learns from, is renewed: those between two copies, or 1 / tau."""
+    acts: bool = False
+    """Whether actions are chosen by it."""
+    distance: Callable[[Tree, Tree], Array] | None = None
+    """(outputs, earlier outputs) -> how far apart they are, (batch,): what its churn is measured by."""
 
     @property
     def weighted(self) -> bool:

@@ -25,7 +25,10 @@ def describe_actor(
     forward: Forward,
     loss: Callable[..., tuple[Array, dict[str, Array]]],
     value: Callable[[Tree], Array],
+    distance: Callable[[Tree, Tree], Array],
     has_target: bool,
+    learning_rate: float,
+    tau: float,
 ) -> TrainableNetwork:
     """Return the description of an actor. value: outputs -> the mean action before its bounds, (batch, actions)."""
     return TrainableNetwork(
@@ -38,6 +41,10 @@ def describe_actor(
         loss=loss,
         value=lambda outputs, batch: value(outputs),
         has_target=has_target,
+        learning_rate=learning_rate,
+        target_every=period(tau),
+        acts=True,
+        distance=distance,
     )
 
 
@@ -47,6 +54,8 @@ def describe_critics(
     optimiser: optax.GradientTransformation,
     forward: Forward,
     target: Callable[[Tree, dict[str, Array], Array], Array],
+    learning_rate: float,
+    tau: float,
 ) -> TrainableNetwork:
     """Return the description of critics that learn y = target(state, batch, key) by squared errors."""
     obs, action = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
@@ -59,4 +68,12 @@ def describe_critics(
         forward=forward,
         loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
         value=lambda values, batch: values.T,
+        learning_rate=learning_rate,
+        target_every=period(tau),
+        distance=lambda values, earlier: ((values - earlier) ** 2).sum(axis=0),
     )
+
+
+def period(tau: float) -> int:
+    """Return the updates in which a target that moves by tau at each is renewed: 1 / tau."""
+    return max(1, round(1 / tau)) if tau > 0 else 1

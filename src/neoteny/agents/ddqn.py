@@ -97,6 +97,10 @@ def make(
             value_at(values, batch["action"])[None], target(state, batch)
         ),
         value=lambda values, batch: value_at(values, batch["action"])[:, None],
+        learning_rate=config.lr,
+        target_every=target_updates,
+        acts=True,
+        distance=lambda values, earlier: ((values - earlier) ** 2).mean(axis=-1),
     )
 
     def init(key: Array) -> State:

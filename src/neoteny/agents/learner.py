@@ -7,18 +7,31 @@ taken only if loss and gradient are finite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
 from neoteny.agents.agent import Agent, NetworkState, TrainableNetwork, copied
+from neoteny.networks import Path
 
 Tree = Any
+OTHER = "other/"
+"""What the names of a second batch's fields begin with, in a batch that has one."""
+
+
+class Hidden(NamedTuple):
+    """What passed through a layer of hidden units, samples first."""
+
+    preactivations: Array
+    """The output of the units' own layer."""
+    activations: Array
+    """What the first layer that reads the units is given."""
 
 
 class Step(NamedTuple):
@@ -30,8 +43,14 @@ class Step(NamedTuple):
     state: Tree
     """The agent's whole state before the step."""
     batch: dict[str, Array]
+    other: dict[str, Array] | None
+    """A second batch, drawn independently, if a remedy of the agent asks for one."""
+    hidden: dict[Path, Hidden]
+    """What passed through the network's hidden layers, by the path of each layer's own kernel."""
+    losses: Array
+    """The loss of each transition, (batch,), without penalties; to a penalty a constant."""
     loss: Array
-    """The weighted mean of the losses, without penalties; to a penalty a constant."""
+    """The weighted mean of the losses; to a penalty a constant."""
     grads: Tree
     """Of loss and penalties for the trained parameters; None to a penalty."""
 
@@ -51,16 +70,21 @@ class Remedy:
     """(params, outputs, memory, step) -> what is added to the loss."""
     optimiser: Callable[[TrainableNetwork], optax.GradientTransformation] | None = None
     """network -> the optimiser that takes the place of its own."""
-    after_step: Callable[[NetworkState, Tree, Step], tuple[Tree, Tree]] | None = None
-    """(network after the optimiser's step, memory, step) -> (params, memory): a projection, or what is remembered."""
+    second_batch: bool = False
+    """Whether its penalty needs a second batch (`Step.other`)."""
+    after_step: Callable[[NetworkState, Tree, Step], tuple[NetworkState, Tree]] | None = None
+    """(network after the optimiser's step, memory, step) -> (network, memory): a projection, a change of the
+    optimiser's state, or what is remembered."""
     surgery: Callable[[TrainableNetwork, NetworkState, Tree, dict[str, Array], Array], Surgery] | None = None
     """(network, its state, the agent's state, batch, key) -> what is changed at the remedy's moments."""
     done: Callable[[int], int] = lambda updates: 0
     """updates -> how often surgery has been done once so many updates were made."""
     reshapes: bool = False
     """Whether surgery changes the shapes of the state, so that what follows is compiled once more."""
-    followed: Callable[[Tree, Tree, Tree], Tree] | None = None
-    """(memory, params after somebody's surgery, which were changed) -> its memory."""
+    renews: bool = False
+    """Whether its surgery also renews what the agent trains beside its networks (`Agent.renew`)."""
+    followed: Callable[[NetworkState, Tree, Tree], tuple[NetworkState, Tree]] | None = None
+    """(network after somebody's surgery, memory, which parameters were changed) -> (network, memory)."""
     apply: Callable[..., Tree] | None = None
     """(module, variables, *inputs) -> outputs, of a network to whose variables surgery has added a collection of
     constants that is called like the remedy."""
@@ -125,31 +149,34 @@ class Learner:
             gradient are finite.
         """
         own: NetworkState = getattr(state, network.name)
+        other = {name.removeprefix(OTHER): value for name, value in batch.items() if name.startswith(OTHER)}
+        batch = {name: value for name, value in batch.items() if not name.startswith(OTHER)}
+        before = Step(network, own, state, batch, other or None, {}, jnp.zeros(()), jnp.zeros(()), None)
 
-        def objective(params: Tree) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-            outputs = network.forward({**own.params, "params": params}, state, batch)
+        def objective(params: Tree) -> tuple[Array, tuple[Array, Array, dict[Path, Hidden], dict[str, Array]]]:
+            outputs, hidden = forward_and_hidden(network, {**own.params, "params": params}, state, batch)
             losses, told = network.loss(outputs, state, batch, key)
             loss = (batch["weight"] * losses).mean() if network.weighted and "weight" in batch else losses.mean()
-            seen = Step(network, own, state, batch, jax.lax.stop_gradient(loss), None)
+            constants = jax.lax.stop_gradient((losses, loss))
+            seen = before._replace(hidden=hidden, losses=constants[0], loss=constants[1])
             penalties = [
                 remedy.penalty(params, outputs, own.memory.get(remedy.name), seen)
                 for remedy in self._remedies
                 if remedy.penalty is not None
             ]
-            return sum(penalties, loss), (loss, told)
+            return sum(penalties, loss), (loss, losses, hidden, told)
 
-        (total, (loss, told)), grads = jax.value_and_grad(objective, has_aux=True)(own.params["params"])
+        (total, (loss, losses, hidden, told)), grads = jax.value_and_grad(objective, has_aux=True)(own.params["params"])
 
         def taken(state: Tree) -> Tree:
-            seen = Step(network, own, state, batch, loss, grads)
+            seen = before._replace(state=state, hidden=hidden, losses=losses, loss=loss, grads=grads)
             updates, opt = self.optimiser(network).update(grads, own.opt, own.params["params"])
             params = optax.apply_updates(own.params["params"], updates)
             new = replace(own, params={**own.params, "params": params}, opt=opt)
             for remedy in self._remedies:
                 if remedy.after_step is not None:
-                    params, memory = remedy.after_step(new, own.memory.get(remedy.name), seen)
-                    kept = new.memory if remedy.memory is None else {**new.memory, remedy.name: memory}
-                    new = replace(new, params={**new.params, "params": params}, memory=kept)
+                    new, memory = remedy.after_step(new, own.memory.get(remedy.name), seen)
+                    new = _remembering(new, remedy, memory)
             return then(replace(state, **{network.name: new}), loss, told)
 
         # The step is taken inside the condition, so that the state is still updated in place.
@@ -157,34 +184,60 @@ class Learner:
         return jax.lax.cond(finite, taken, lambda state: state, state), loss, told, finite
 
 
+def forward_and_hidden(
+    network: TrainableNetwork, variables: Tree, state: Tree, batch: dict[str, Array]
+) -> tuple[Tree, dict[Path, Hidden]]:
+    """The outputs of a network, and what passed through its hidden layers.
+
+    A layer that is called again with other parameters than the first time, such as a frozen copy, counts once.
+    """
+    preactivations: dict[Path, Array] = {}
+    inputs: dict[Path, Array] = {}
+
+    def watch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        out = call(*args, **kwargs)
+        if context.method_name == "__call__" and args:
+            preactivations.setdefault(context.module.path, out)
+            inputs.setdefault(context.module.path, args[0])
+        return out
+
+    with nn.intercept_methods(watch):
+        outputs = network.forward(variables, state, batch)
+    return outputs, {
+        layer.incoming: Hidden(preactivations[layer.incoming], inputs[layer.outgoing[0]])
+        for layer in network.anatomy.hidden
+    }
+
+
 def operate(
-    remedy: Remedy,
-    remedies: Sequence[Remedy],
-    state: Tree,
-    networks: Mapping[str, TrainableNetwork],
-    batch: dict[str, Array],
-    key: Array,
+    remedy: Remedy, remedies: Sequence[Remedy], agent: Agent, state: Tree, batch: dict[str, Array], key: Array
 ) -> Tree:
     """The surgery of one remedy on every network, each seen as it was before any was changed.
 
     Args:
         remedy: the one that operates.
         remedies: all of the agent's, whose memory follows what is changed.
+        agent: whose networks they are.
         state: the agent's state.
-        networks: the agent's networks.
         batch: transitions, by field.
         key: the randomness of the surgery.
     """
     assert remedy.surgery is not None
     changes = {}
-    for network, own_key in zip(networks.values(), jax.random.split(key, len(networks)), strict=True):
+    for network, own_key in zip(agent.networks.values(), jax.random.split(key, len(agent.networks)), strict=True):
         own, changed = remedy.surgery(network, getattr(state, network.name), state, batch, own_key)
-        memory = dict(own.memory)
         for other in remedies:
             if other.followed is not None:
-                memory[other.name] = other.followed(memory[other.name], own.params["params"], changed)
-        changes[network.name] = replace(own, memory=memory)
-    return replace(state, **changes)
+                own, memory = other.followed(own, own.memory.get(other.name), changed)
+                own = _remembering(own, other, memory)
+        changes[network.name] = own
+    state = replace(state, **changes)
+    return agent.renew(state) if remedy.renews and agent.renew is not None else state
+
+
+def _remembering(own: NetworkState, remedy: Remedy, memory: Tree) -> NetworkState:
+    """A network with this memory of a remedy, if the remedy has one."""
+    return own if remedy.memory is None else replace(own, memory={**own.memory, remedy.name: memory})
 
 
 def shapes_after(agent: Agent, remedies: Sequence[Remedy], updates: int) -> Tree:
@@ -194,7 +247,7 @@ def shapes_after(agent: Agent, remedies: Sequence[Remedy], updates: int) -> Tree
         state = agent.init(key)
         for remedy in remedies:
             for _ in range(remedy.done(updates) if remedy.reshapes else 0):
-                state = operate(remedy, remedies, state, agent.networks, {}, key)
+                state = operate(remedy, remedies, agent, state, {}, key)
         return state
 
     return jax.eval_shape(state_after, jax.random.key(0))

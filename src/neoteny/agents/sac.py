@@ -75,10 +75,13 @@ def make(
     def norm(stats: Normaliser, obs: Array) -> Array:
         return normalise(stats, obs) if config.normalise else obs
 
+    def bounded_log_std(raw: Array) -> Array:
+        return config.log_std_min + 0.5 * (config.log_std_max - config.log_std_min) * (jnp.tanh(raw) + 1.0)
+
     def draw(outputs: tuple[Array, Array], key: Array) -> tuple[Array, Array]:
         """An action and its log density, (batch,): Gaussian, tanh, scale, with the change of variables."""
         mean, raw = outputs
-        log_std = config.log_std_min + 0.5 * (config.log_std_max - config.log_std_min) * (jnp.tanh(raw) + 1.0)
+        log_std = bounded_log_std(raw)
         noise = jax.random.normal(key, mean.shape)
         x = mean + jnp.exp(log_std) * noise
         log_prob = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
@@ -121,24 +124,42 @@ def make(
     def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
         return apply(critics, params, norm(state.acting.norm, batch["obs"]), batch["action"])
 
+    def divergence(outputs: tuple[Array, Array], earlier: tuple[Array, Array]) -> Array:
+        """KL(pi || pi') of the Gaussians before the tanh, (batch,)."""
+        (mean, raw), (mean_then, raw_then) = outputs, earlier
+        log_std, log_std_then = bounded_log_std(raw), bounded_log_std(raw_then)
+        spread = jnp.exp(2.0 * log_std) + (mean - mean_then) ** 2
+        return (log_std_then - log_std + 0.5 * spread * jnp.exp(-2.0 * log_std_then) - 0.5).sum(axis=-1)
+
     def adamw() -> optax.GradientTransformation:
         return optax.adamw(config.lr, weight_decay=config.weight_decay)
 
     networks = {
         "actor": describe_actor(
-            actor, problem, adamw(), of_observations, actor_loss, lambda outputs: outputs[0], False
+            actor,
+            problem,
+            adamw(),
+            of_observations,
+            actor_loss,
+            value=lambda outputs: outputs[0],
+            distance=divergence,
+            has_target=False,
+            learning_rate=config.lr,
+            tau=config.tau,
         ),
-        "critics": describe_critics(critics, problem, adamw(), of_actions, target),
+        "critics": describe_critics(critics, problem, adamw(), of_actions, target, config.lr, config.tau),
     }
+
+    def begin_alpha() -> dict[str, Any]:
+        log_alpha = jnp.log(jnp.float32(config.alpha))
+        return {"log_alpha": log_alpha, "alpha_opt": adam.init(log_alpha)}
 
     def init(key: Array) -> State:
         actor_key, critics_key, key, acting = jax.random.split(key, 4)
-        log_alpha = jnp.log(jnp.float32(config.alpha))
         return State(
             actor=learner.begin(networks["actor"], actor_key),
             critics=learner.begin(networks["critics"], critics_key),
-            log_alpha=log_alpha,
-            alpha_opt=adam.init(log_alpha),
+            **begin_alpha(),
             key=key_data(key),
             acting=Acting(key_data(acting), init_normaliser(problem.obs_shape)),
             updates=jnp.int32(0),
@@ -187,4 +208,16 @@ def make(
     def policy_params(state: State) -> Tree:
         return state.actor.params, state.acting.norm
 
-    return Agent(init, act, many_updates(update_once), policy, sample, policy_params, networks)
+    def renew(state: State) -> State:
+        return replace(state, **begin_alpha())
+
+    return Agent(
+        init,
+        act,
+        many_updates(update_once),
+        policy,
+        sample,
+        policy_params,
+        networks,
+        renew if config.tune_alpha else None,
+    )

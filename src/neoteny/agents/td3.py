@@ -90,8 +90,19 @@ def make(
 
     actor_adam, critics_adam = optax.adam(config.actor_lr), optax.adam(config.critic_lr)
     networks = {
-        "actor": describe_actor(actor, problem, actor_adam, of_observations, actor_loss, lambda raw: raw, True),
-        "critics": describe_critics(critics, problem, critics_adam, of_actions, target),
+        "actor": describe_actor(
+            actor,
+            problem,
+            actor_adam,
+            of_observations,
+            actor_loss,
+            value=lambda raw: raw,
+            distance=lambda raw, earlier: ((bounded(raw) - bounded(earlier)) ** 2).mean(axis=-1),
+            has_target=True,
+            learning_rate=config.actor_lr,
+            tau=config.tau,
+        ),
+        "critics": describe_critics(critics, problem, critics_adam, of_actions, target, config.critic_lr, config.tau),
     }
 
     def init(key: Array) -> State:

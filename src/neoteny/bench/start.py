@@ -31,7 +31,7 @@ setup, session = set_up(config, None, None, 1)
 empty = resident_bytes()
 fill(session.buffer, session.obs.shape[1], 17)
 for _ in range(100):
-    session.state, report = setup.update(session.state, batch_of(session, config)[0], None, {})
+    session.state, report = setup.update(session.state, batch_of(session, config)[0], None, {}, None)
 wait(session.state)
 print(json.dumps([empty, resident_bytes()]))
 """

@@ -131,7 +131,7 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
         setup, session = training.setup, training.session
         rows, pixels = batch_of(session, config)
         delay = getattr(config.agent, "policy_delay", 1)
-        work = products(setup.update.__wrapped__, session.state, rows, None, pixels, conditional=1 / delay)
+        work = products(setup.update.__wrapped__, session.state, rows, None, pixels, None, conditional=1 / delay)
         whole, alone = [], []
         for _ in range(rounds):
             whole.append(training.steps(steps) / steps)

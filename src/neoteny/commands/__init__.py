@@ -12,6 +12,7 @@ BENCHMARKS = {
     "replay": "what a draw and a sample cost, beside uniform replay",
     "checkpoint": "what a checkpoint costs, in seconds of pause and bytes on disk",
     "probes": "what measuring plasticity adds to training time",
+    "remedies": "what each remedy costs, over training without one",
     "sweep": "steps a second of a sweep on every core, over one run alone",
     "integrations": "what sampling by age costs inside other frameworks, over their uniform sampling",
 }

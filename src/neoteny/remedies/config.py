@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from neoteny.errors import UsageError
 
 if TYPE_CHECKING:
-    from neoteny.agents.agent import TrainableNetwork
+    from neoteny.agents.agent import Agent, TrainableNetwork
     from neoteny.agents.learner import Remedy
 
 
@@ -26,6 +27,8 @@ class RemedyConfig:
     """What --remedy takes."""
     prefix: ClassVar[str]
     """What the names of its flags begin with."""
+    kind: ClassVar[Literal["penalty", "optimiser", "projection", "surgery"]] = "surgery"
+    """Where it acts. A run has at most one that decides how the optimiser steps."""
 
     def build(self, planned_updates: int) -> Remedy:
         """Return the remedy, for a run that is planned to make so many updates."""
@@ -36,6 +39,10 @@ class RemedyConfig:
         for label, network in networks.items():
             if not network.anatomy.hidden:
                 raise UsageError(f"--remedy {self.name} does not know the layers of the {label}'s own network")
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise UsageError if the remedy cannot act on this agent: by default, if it cannot act on its networks."""
+        self.check(agent.networks)
 
     def canonical(self, planned_updates: int) -> dict[str, Any]:
         """Return the fields that differ from their defaults: those that are part of a run's id."""
@@ -68,3 +75,8 @@ def each(every: int) -> Callable[[int], int]:
 def once(at: int) -> Callable[[int], int]:
     """How often a remedy has acted after so many updates, if it acts at the update number `at` alone."""
     return lambda updates: int(updates >= at)
+
+
+def at_each(moments: Sequence[int]) -> Callable[[int], int]:
+    """How often a remedy has acted after so many updates, if it acts at these numbers of updates, which increase."""
+    return lambda updates: bisect_right(moments, updates)

@@ -1,4 +1,4 @@
-"""Recycling units that no longer learn: what ReDo (by activity) and ReGraMa (by gradient) share.
+"""Recycling units: what ReDo (by activity), ReGraMa (by gradient) and continual backprop (by utility) share.
 
 A unit whose score is at most tau gets new weights into it and zero weights out of it, so that the network's output
 stays the same if the unit was silent. Adam's moments of what was changed go to 0 and its count of steps goes on, as in
@@ -7,7 +7,7 @@ Dopamine's ReDo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -37,11 +37,17 @@ def scores_by_activity(layers: dict[Path, Layer], hidden: Sequence[HiddenLayer])
 def recycle(
     params: Tree, fresh: Tree, scores: dict[Path, Array], tau: float, hidden: Sequence[HiddenLayer]
 ) -> tuple[Tree, Tree]:
-    """Units with a score <= tau: new weights into them, none out of them; and which parameters were changed.
+    """Units with a score <= tau: new weights into them, none out of them; and which parameters were changed."""
+    return renew_units(params, fresh, {path: score <= tau for path, score in scores.items()}, hidden)
 
-    Heads have no hidden units, so they only lose what they read of recycled ones.
+
+def renew_units(
+    params: Tree, fresh: Tree, flagged: Mapping[Path, Array], hidden: Sequence[HiddenLayer]
+) -> tuple[Tree, Tree]:
+    """Flagged units: new weights into them, none out of them; and which parameters were changed.
+
+    Heads have no hidden units, so they only lose what they read of renewed ones.
     """
-    flagged = {path: score <= tau for path, score in scores.items()}
     into, out = masks(params, flagged, hidden)
     changed = jax.tree.map(lambda comes_in, goes_out: comes_in | goes_out, into, out)
     return recycled(params, fresh, into, out), changed

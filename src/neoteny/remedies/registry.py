@@ -21,6 +21,7 @@ REMEDIES = {
     "shrink-perturb": "neoteny.remedies.shrink_perturb:ShrinkPerturb",
     "injection": "neoteny.remedies.injection:Injection",
     "reset": "neoteny.remedies.reset:Reset",
+    "continual-backprop": "neoteny.remedies.continual_backprop:ContinualBackprop",
 }
 """What --remedy takes, and where its configuration is."""
 NAMED_BY = ("remedy", "intervention")
@@ -63,7 +64,7 @@ def field_docs(kind: type[RemedyConfig]) -> dict[str, str]:
     }
 
 
-def from_settings(names: Iterable[str], given: Mapping[str, Any]) -> tuple[RemedyConfig, ...]:
+def from_settings(names: Iterable[str], values: Mapping[str, Any]) -> tuple[RemedyConfig, ...]:
     """Return the configurations of the remedies `names`, with these settings, such as {"redo_every": 500}.
 
     Raises UsageError for a remedy that there is not, one that is named twice, and a setting of one that is not named.
@@ -75,7 +76,7 @@ def from_settings(names: Iterable[str], given: Mapping[str, Any]) -> tuple[Remed
     classes = {name: config_class(name) for name in names}
     known = settings()
     fields: dict[str, dict[str, Any]] = {name: {} for name in classes}
-    for setting, value in given.items():
+    for setting, value in values.items():
         name, field = known[setting]
         if name not in fields:
             raise UsageError(f"--{setting.replace('_', '-')} is for --remedy {name}, which is not asked for")
@@ -93,6 +94,10 @@ def checked(remedies: Any) -> tuple[RemedyConfig, ...]:
     names = [remedy.name for remedy in remedies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"--remedy {twice[0]} is given {names.count(twice[0])} times: give it once")
+    if len(optimisers := [remedy.name for remedy in remedies if remedy.kind == "optimiser"]) > 1:
+        raise UsageError(
+            f"--remedy {optimisers[0]} and --remedy {optimisers[1]} both decide how the optimiser steps: choose one"
+        )
     return tuple(remedies)
 
 

@@ -16,6 +16,7 @@ from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import as_json, checked, config_class, from_settings, setting_types
+from neoteny.replay.ages.schedules import AUTO_FRACTION
 from neoteny.replay.registry import name_and_numbers
 from neoteny.replay.sampling import check_schedule_type
 from neoteny.replay.users import parameters_as_text, parameters_from_text
@@ -38,18 +39,22 @@ class ReplayConfig:
     """Which transitions are replayed."""
 
     replay: Replay = "uniform"
-    """uniform, swd, swa, exponential, polynomial, geometric, inverse-age, ere, window, combined, per, swd-per, or your
-    own schedule as package.module:Class. In Python also a schedule itself, such as HalfLife(steps=500)."""
+    """uniform, swd, swa, exponential, polynomial, geometric, truncated-geometric, inverse-age, ere, window, combined,
+    per, swd-per, faded-per, or your own schedule as package.module:Class. In Python also a schedule itself, such as
+    HalfLife(steps=500)."""
     replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
     """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
     capacity: int = 1_000_000
     """Transitions held."""
     n_step: int = 1
     """Rewards summed before bootstrapping."""
-    decay_steps: float | None = None
-    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000."""
+    decay_steps: float | Literal["auto"] | None = None
+    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000. For swd and
+    swd-per also auto: a tenth of what is stored."""
+    decay_fraction: float | None = None
+    """T of swd and swd-per as a fraction of what is stored, instead of --decay-steps."""
     min_weight: float | None = None
-    """w_min of those, and of geometric; 0.1."""
+    """w_min of those, and of geometric and faded-per; 0.1."""
     decay_tau: float | None = None
     """Time constant of exponential, in units of T; 1."""
     decay_power: float | None = None
@@ -57,7 +62,9 @@ class ReplayConfig:
     decay_clip: bool | None = None
     """Whether polynomial's base stops at 0; yes."""
     decay_rate: float | None = None
-    """epsilon of geometric; 1e-5."""
+    """epsilon of geometric, 1e-5, and of faded-per, 1e-4."""
+    mean_age: float | None = None
+    """The mean age of what truncated-geometric draws, in transitions; 50,000."""
     ere_eta: float | None = None
     """eta of ere; 0.996."""
     ere_c_min: float | None = None
@@ -65,9 +72,9 @@ class ReplayConfig:
     window_steps: float | None = None
     """Length of window; 80,000."""
     per_alpha: float | None = None
-    """alpha of per and swd-per; 0.6."""
+    """alpha of per, swd-per and faded-per; 0.6."""
     per_beta: float | None = None
-    """beta of per and swd-per, to begin with; 0.4."""
+    """beta of per, swd-per and faded-per, to begin with; 0.4."""
     per_beta_step: float | None = None
     """How much beta rises with each draw; 1e-6."""
     replay_arg: ReplayArg = ()
@@ -75,6 +82,9 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "replay_arg", parameters_as_text(self.replay_arg))
+        if self.decay_fraction == AUTO_FRACTION and self.decay_steps in (None, "auto"):  # one form, and so one id
+            object.__setattr__(self, "decay_fraction", None)
+            object.__setattr__(self, "decay_steps", "auto")
         if not isinstance(self.replay, str):
             self._write_down(self.replay)
         elif self.replay_arg and ":" not in self.replay:

@@ -80,21 +80,21 @@ def own_parts(config: TrainConfig, facts: dict[str, Any]) -> dict[str, str]:
     return own if planned == config.total_timesteps else {**own, "horizon": str(planned)}
 
 
-def describe_own(make_env: Any, made: Any, network: Any) -> dict[str, str]:
+def describe_own(make_env: Any, env: Any, network: Any) -> dict[str, str]:
     """Return descriptions of what the user gave instead of names: their environment and their network.
 
     Args:
         make_env: the user's function, or None.
-        made: one environment that it made.
+        env: one environment that it made.
         network: the user's Flax module, or None.
     """
     own = {}
     if make_env is not None:
-        spec = getattr(made, "spec", None)
+        spec = getattr(env, "spec", None)
         name = _describe_function(inspect.unwrap(make_env))
-        kind = f"{type(made.unwrapped).__module__}:{type(made.unwrapped).__qualname__}"
-        spaces = f"{made.observation_space}, {made.action_space}"
-        own["make_env"] = _without_addresses(f"{name} -> {made} {kind} {getattr(spec, 'kwargs', {})} {spaces}")
+        kind = f"{type(env.unwrapped).__module__}:{type(env.unwrapped).__qualname__}"
+        spaces = f"{env.observation_space}, {env.action_space}"
+        own["make_env"] = _without_addresses(f"{name} -> {env} {kind} {getattr(spec, 'kwargs', {})} {spaces}")
     if network is not None:
         own["network"] = describe_network(network)
     return own

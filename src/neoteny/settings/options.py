@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass, replace
 from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -63,7 +63,10 @@ def parse(agent: str, argv: list[str]) -> Options:
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
             args=words,
         )
-    numbers = {name: value for name, value in vars(options.remedy_numbers).items() if value is not None}
+    flags = fields(options.remedy_numbers)
+    numbers = {
+        flag.name: value for flag in flags if (value := getattr(options.remedy_numbers, flag.name)) != flag.default
+    }
     config = replace(_as(TrainConfig, options.config), remedies=from_settings(options.remedy, numbers))
     return replace(options, config=complete(config, parsed.preset))
 
@@ -80,13 +83,17 @@ def _as(kind: Any, config: TrainConfig) -> Any:
 
 
 def _with_remedies() -> Any:
-    """`Options` with a flag for every setting of every remedy; None if it is not given."""
+    """`Options` with a flag for every setting of every remedy; None if it is not given, or False if it has no value."""
     kinds = setting_types()
-    flags = []
+    flags: list[Any] = []
     for setting, (name, field) in settings().items():
-        default = "" if field.default is None else f" ({field.default:,})"
-        help_text = field_docs(config_class(name))[field.name].removesuffix(".") + default
-        flags.append((setting, Annotated[kinds[setting] | None, tyro.conf.arg(help=help_text)], None))
+        switch = kinds[setting] is bool and field.default is False
+        default = "" if switch or field.default in (None, ()) else f" ({field.default:,})"
+        help_text = tyro.conf.arg(help=field_docs(config_class(name))[field.name].removesuffix(".") + default)
+        if switch:  # which is given alone, and there is no other that says no
+            flags.append((setting, Annotated[bool, tyro.conf.FlagCreatePairsOff, help_text], False))
+        else:
+            flags.append((setting, Annotated[kinds[setting] | None, help_text], None))
     group = make_dataclass("Remedies", flags, frozen=True)
     own: list[Any] = [("config", _WithoutRemedies), ("remedy_numbers", group, dataclass_field(default=group()))]
     return make_dataclass("Options", own, bases=(Options,), frozen=True)
@@ -102,18 +109,40 @@ def _numbers() -> ConstructorRegistry:
     """What lets tyro read numbers as `whole_number` and `number` do."""
     registry = ConstructorRegistry()
     readers: dict[Any, Callable[[str], float]] = {int: whole_number, float: number}
-    kinds = {kind: (kind, False) for kind in readers} | {kind | None: (kind, True) for kind in readers}
+    kinds: dict[Any, tuple[Any, tuple[str, ...]]] = {kind: (kind, ()) for kind in readers}
+    kinds |= {kind | None: (kind, ("None",)) for kind in readers}
+    kinds |= {kind | Literal["auto"] | None: (kind, ("None", "auto")) for kind in readers}
+    lists: dict[Any, Any] = {tuple[int, ...] | None: int, tuple[float, ...] | None: float}
+
+    def several(words: list[str], kind: Any) -> tuple[float, ...]:
+        if not words:
+            raise ValueError("at least one number is needed")
+        return tuple(readers[kind](word) for word in words)
+
+    @registry.primitive_rule
+    def list_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if info.type not in lists:
+            return None
+        kind = lists[info.type]
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar=f"{kind.__name__.upper()} [{kind.__name__.upper()} ...]",
+            instance_from_str=lambda words: several(words, kind),
+            is_instance=lambda value: value is None or isinstance(value, tuple),
+            str_from_instance=lambda value: ["None"] if value is None else [str(one) for one in value],
+        )
 
     @registry.primitive_rule
     def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         if info.type not in kinds:
             return None
-        kind, optional = kinds[info.type]
+        kind, words_for = kinds[info.type]
+        values = {word: None if word == "None" else word for word in words_for}
         return PrimitiveConstructorSpec(
             nargs=1,
-            metavar=kind.__name__.upper(),
-            instance_from_str=lambda words: None if optional and words == ["None"] else readers[kind](words[0]),
-            is_instance=lambda value: (optional and value is None) or type(value) in (int, kind),
+            metavar="|".join([kind.__name__.upper(), *(word for word in words_for if word != "None")]),
+            instance_from_str=lambda words: values[words[0]] if words[0] in values else readers[kind](words[0]),
+            is_instance=lambda value: value in values.values() or type(value) in (int, kind),
             str_from_instance=lambda value: [str(value)],
         )
 

@@ -54,7 +54,8 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
 def complete(config: TrainConfig, preset: str) -> TrainConfig:
     """Return a configuration with what a preset decides only once the other settings are known: the T of ``small``."""
     named = REPLAYS.get(config.replay.replay)
-    if preset != SMALL or config.replay.decay_steps is not None or named is None or "decay_steps" not in named.numbers:
+    set_already = config.replay.decay_steps is not None or config.replay.decay_fraction is not None
+    if preset != SMALL or set_already or named is None or "decay_steps" not in named.numbers:
         return config
     decay_steps = config.default_decay_steps() * _scale(config.total_timesteps)
     return replace(config, replay=replace(config.replay, decay_steps=decay_steps))

@@ -185,7 +185,8 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
     rows = batch.rows.reshape(count, size, -1)
     weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
     pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
-    session.state, report = setup.update(session.state, rows, weights, pixels)
+    other = _second_batches(session, setup, count, size)
+    session.state, report = setup.update(session.state, rows, weights, pixels, other)
     before, after = session.updates, session.updates + count
     session.metrics = report.metrics
     session.pending.append((batch, report))
@@ -200,6 +201,22 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
             session.state = operate(session.state, rows, pixels, jax.random.fold_in(key, index))
             run.log(session.step, updates=after, remedy=remedy.name)
     session.updates = after  # last: a run that fails above, and is resumed, applies what is due
+
+
+def _second_batches(session: Session, setup: Setup, count: int, size: int) -> Any:
+    """Return the rows and pixels of a second batch for each update, if a remedy asks for one.
+
+    Their generator is of this update alone, so that the first batches are the same with and without them, and a resumed
+    run needs no state of it.
+    """
+    if not any(remedy.second_batch for remedy in setup.remedies):
+        return None
+    rng = np.random.default_rng([setup.config.seed, 4, session.updates])
+    batch = session.buffer.sample_by_age(rng, count * size)
+    return (
+        batch.rows.reshape(count, size, -1),
+        {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()},
+    )
 
 
 def true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:

@@ -37,16 +37,16 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
     return make_another
 
 
-def first_observations(made: SyncVectorEnv, seeds: list[int | None]) -> NDArray[Any]:
+def first_observations(vector_env: SyncVectorEnv, seeds: list[int | None]) -> NDArray[Any]:
     """Reset every environment; one sentence if what a reset returns is not what the observation space says."""
     try:
-        observations: NDArray[Any] = made.reset(seed=seeds)[0]
+        observations: NDArray[Any] = vector_env.reset(seed=seeds)[0]
     except Exception:
-        for env in made.envs:
+        for env in vector_env.envs:
             _check_reset(env)
         raise
     if not np.isfinite(observations).all():
-        name = type(made.envs[0].unwrapped).__name__
+        name = type(vector_env.envs[0].unwrapped).__name__
         raise UsageError(f"reset of {name} returned NaN or infinity in its observation: every number must be finite")
     return observations
 

@@ -115,7 +115,7 @@ def seeds(config: TrainConfig, *more: int) -> list[int | None]:
 def _begin(agent: Agent, config: TrainConfig) -> Any:
     """Return the agent's first state, after a look at whether agent and remedies fit each other."""
     for remedy in config.remedies:
-        remedy.check(agent.networks)
+        remedy.check_agent(agent)
     state = agent.init(jax.random.key(config.seed))
     check_state(state, agent.networks)
     return state

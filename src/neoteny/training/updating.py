@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neoteny.agents.agent import Agent, UpdateReport
-from neoteny.agents.learner import Remedy, operate
+from neoteny.agents.learner import OTHER, Remedy, operate
 from neoteny.machine.compiled import compiled
 from neoteny.replay.storage import Layout
 
@@ -27,10 +27,16 @@ def unpacking(layout: Layout) -> Callable[..., dict[str, Any]]:
 
 
 def compiled_update(agent: Agent, unpack: Callable[..., dict[str, Any]]) -> Any:
-    """(state, rows, weights, pixels) -> (state, report): every update of a tick in one call, the state donated."""
+    """(state, rows, weights, pixels, other) -> (state, report): every update of a tick in one call, the state donated.
 
-    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any]) -> tuple[Any, UpdateReport]:
-        return agent.update(state, unpack(rows, pixels) | ({} if weights is None else {"weight": weights}))
+    other: the rows and pixels of a second batch for each update, or None.
+    """
+
+    def update(state: Any, rows: Any, weights: Any, pixels: dict[str, Any], other: Any) -> tuple[Any, UpdateReport]:
+        batch = unpack(rows, pixels) | ({} if weights is None else {"weight": weights})
+        if other is not None:
+            batch |= {OTHER + name: value for name, value in unpack(*other).items()}
+        return agent.update(state, batch)
 
     return compiled(update, donate_argnums=0)
 
@@ -43,7 +49,7 @@ def compiled_surgeries(
     def compiled_surgery(remedy: Remedy) -> Any:
         def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any) -> Any:
             batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
-            return operate(remedy, remedies, state, agent.networks, batch, key)
+            return operate(remedy, remedies, agent, state, batch, key)
 
         return compiled(apply)
 
