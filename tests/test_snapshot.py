@@ -305,16 +305,16 @@ def test_the_state_that_mujoco_integrates_is_not_enough(name: str) -> None:
 def test_what_a_user_changed_in_the_model() -> None:
     def changed() -> gym.Env:
         env: Any = make("Walker2d-v5")
-        if not made:  # the environment that is saved, and not the one that is restored
+        if not earlier:  # the environment that is saved, and not the one that is restored
             env.unwrapped.model.opt.gravity[2] = -5
             env.unwrapped.model.opt.integrator = 0
             env.unwrapped.model.opt.iterations = 3
             env.unwrapped.model.stat.meaninertia *= 2
             env.unwrapped.model.body_mass[1] *= 2
-        made.append(env)
+        earlier.append(env)
         return env
 
-    made: list[gym.Env] = []
+    earlier: list[gym.Env] = []
     check(changed)
 
 

@@ -55,6 +55,7 @@ class L2(RemedyConfig):
 
     name: ClassVar = "test-l2"
     prefix: ClassVar = "test_l2"
+    kind: ClassVar = "penalty"
     strength: float = 1e-2
     """What the sum of squares is multiplied by."""
 
@@ -68,6 +69,7 @@ class Momentum(RemedyConfig):
 
     name: ClassVar = "test-momentum"
     prefix: ClassVar = "test_momentum"
+    kind: ClassVar = "optimiser"
 
     def build(self, planned_updates: int) -> Remedy:
         return Remedy(self.name, optimiser=lambda network: optax.sgd(1e-4, momentum=0.9))
@@ -79,12 +81,15 @@ class KeepNorm(RemedyConfig):
 
     name: ClassVar = "test-keep-norm"
     prefix: ClassVar = "test_keep_norm"
+    kind: ClassVar = "projection"
 
     def build(self, planned_updates: int) -> Remedy:
-        def project(own: NetworkState, memory: Any, step: Any) -> tuple[Any, Any]:
+        def project(own: NetworkState, memory: Any, step: Any) -> tuple[NetworkState, Any]:
             params = own.params["params"]
             scale = jnp.sqrt(memory["size"] / _squares(params))
-            return jax.tree.map(lambda leaf: leaf * scale, params), {**memory, "steps": memory["steps"] + 1}
+            params = jax.tree.map(lambda leaf: leaf * scale, params)
+            own = replace(own, params={**own.params, "params": params})
+            return own, {**memory, "steps": memory["steps"] + 1}
 
         def remember(network: TrainableNetwork, params: Any, key: Array) -> Any:
             return {"size": _squares(params), "steps": jnp.int32(0)}

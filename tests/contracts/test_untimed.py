@@ -44,7 +44,7 @@ def test_no_test_asserts_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "is_timed"),
     [
         ("start = time.perf_counter(); times = [time.perf_counter() - start]; assert min(times) < 0.3", True),
         ("assert 0 < seconds(work, rounds=2) < 1", True),
@@ -55,5 +55,5 @@ def test_no_test_asserts_a_time() -> None:
         ("assert found.ratio.max() <= 1", False),
     ],
 )
-def test_what_is_found(source: str, found: bool) -> None:
-    assert timed(source) is found
+def test_what_is_found(source: str, is_timed: bool) -> None:
+    assert timed(source) is is_timed

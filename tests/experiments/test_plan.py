@@ -15,7 +15,7 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import cgroup_quota, usable_cores
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans, scales_of
-from neoteny.remedies import ReDo, ShrinkPerturb
+from neoteny.remedies import ReDo, Reset, ShrinkPerturb
 from neoteny.replay.registry import make_sampler
 from neoteny.settings.config import TrainConfig
 
@@ -40,6 +40,20 @@ def test_a_plan_expands_to_its_product() -> None:
     assert (one.agent.utd, one.agent.widths, one.replay.decay_steps) == (2, (16,), 300)  # type: ignore[union-attr]
     assert (one.remedies, one.total_timesteps, one.threads) == ((ReDo(),), 1_000, 1)
     assert [run.config.seed for run in plan.runs] == [1] * 8 + [2] * 8 + [3] * 8  # seeds change slowest
+
+
+def test_a_plan_lists_the_moments_of_resets() -> None:
+    def of(**settings: Any) -> Any:
+        return make_plan("small", {**SMALL, "methods": {"resets": {"remedy": ["reset"], **settings}}}).runs[0].config
+
+    assert of(reset_at=[15_000, 5e4]).remedies == (Reset(at=(15_000, 50_000)),)
+    assert of(reset_alpha=True).remedies == (Reset(alpha=True),)
+    with pytest.raises(UsageError, match=r"reset_at must be a list of whole numbers, got 15000: write \[15000\]"):
+        of(reset_at=15_000)
+    with pytest.raises(UsageError, match=r"reset_at must be numbers of updates from 1 on.*, got 9 5"):
+        of(reset_at=[9, 5])
+    with pytest.raises(UsageError, match=r"reset_every 7 and reset_at 9 both say when to reset"):
+        of(reset_at=[9], reset_every=7)
 
 
 def test_an_id_is_of_the_whole_configuration() -> None:

@@ -22,7 +22,7 @@ from mutating_commands import COMMANDS, Outcome, stand_in
 from mutating_files import KINDS, make_world, sha256
 
 SEED = 19
-CASES = [(kind, name) for kind, made in KINDS.items() for name in made.commands]
+CASES = [(kind, name) for kind, target in KINDS.items() for name in target.commands]
 
 
 def choice(number: int) -> tuple[str, str, Mutator, random.Random]:

@@ -55,7 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def made(finished: Path, tmp_path: Path) -> Path:
+def finished_copy(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "Hopper-v5" / "td3-swd" / finished.name))
 
 
@@ -138,14 +138,14 @@ def test_what_resume_needs_to_know(name: str, run: Path) -> None:
         neoteny.resume(run, steps=400, quiet=True)
 
 
-def test_the_config_of_another_run_is_noticed(made: Path) -> None:
-    _, facts = read_config(made)
+def test_the_config_of_another_run_is_noticed(finished_copy: Path) -> None:
+    _, facts = read_config(finished_copy)
     facts["config"]["seed"] = 2
-    write_config(made, facts)
+    write_config(finished_copy, facts)
     with pytest.raises(UsageError, match=r"config\.json is not the one that the run finished with"):
-        read_config(made)
-    (made / "DONE").unlink()
-    assert read_config(made)[0].seed == 2
+        read_config(finished_copy)
+    (finished_copy / "DONE").unlink()
+    assert read_config(finished_copy)[0].seed == 2
 
 
 def test_only_the_end_of_a_run_is_archived(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,14 +164,14 @@ def test_only_the_end_of_a_run_is_archived(run: Path, capsys: pytest.CaptureFixt
 # metrics.jsonl
 
 
-def test_a_last_line_that_a_crash_cut_short_is_left_out(made: Path) -> None:
-    whole = read_metrics(made)
-    (made / "DONE").unlink()
+def test_a_last_line_that_a_crash_cut_short_is_left_out(finished_copy: Path) -> None:
+    whole = read_metrics(finished_copy)
+    (finished_copy / "DONE").unlink()
     for torn in (b'{"step": 20000, "eval_ret', b'{"step": 20000, "eval_return": 1', b"\x00\x00\x00", b"\xff"):
-        with (made / "metrics.jsonl").open("ab") as file:
+        with (finished_copy / "metrics.jsonl").open("ab") as file:
             file.write(torn)
-        assert read_metrics(made) == whole
-        (made / "metrics.jsonl").write_bytes((made / "metrics.jsonl").read_bytes()[: -len(torn)])
+        assert read_metrics(finished_copy) == whole
+        (finished_copy / "metrics.jsonl").write_bytes((finished_copy / "metrics.jsonl").read_bytes()[: -len(torn)])
 
 
 @pytest.mark.parametrize(
@@ -193,28 +193,32 @@ def test_a_last_line_that_a_crash_cut_short_is_left_out(made: Path) -> None:
         (b'{"step": 2000, "remedy": 3}', "remedy is 3"),
     ],
 )
-def test_any_other_line_that_is_damaged_is_named(line: bytes, message: str, made: Path, capsys: Any) -> None:
-    (made / "DONE").write_bytes(b"")
-    lines = (made / "metrics.jsonl").read_bytes().splitlines()
-    (made / "metrics.jsonl").write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]) + b"\n")
-    for words in (("inspect", str(made)), ("diagnose", str(made)), ("report", str(made.parent))):
+def test_any_other_line_that_is_damaged_is_named(line: bytes, message: str, finished_copy: Path, capsys: Any) -> None:
+    (finished_copy / "DONE").write_bytes(b"")
+    lines = (finished_copy / "metrics.jsonl").read_bytes().splitlines()
+    (finished_copy / "metrics.jsonl").write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]) + b"\n")
+    for words in (
+        ("inspect", str(finished_copy)),
+        ("diagnose", str(finished_copy)),
+        ("report", str(finished_copy.parent)),
+    ):
         said = said_of(capsys, *words)[2]
-        assert f"{made}/metrics.jsonl, line 4 is damaged: " in said
+        assert f"{finished_copy}/metrics.jsonl, line 4 is damaged: " in said
         assert message in said
 
 
-def test_a_return_that_was_edited_is_noticed(made: Path, capsys: Any) -> None:
-    edit(made / "metrics.jsonl", '"eval_return": ', '"eval_return": 9')
+def test_a_return_that_was_edited_is_noticed(finished_copy: Path, capsys: Any) -> None:
+    edit(finished_copy / "metrics.jsonl", '"eval_return": ', '"eval_return": 9')
     for words in (
-        ("inspect", str(made)),
-        ("report", str(made.parent)),
-        ("archive", str(made.parent), "--out", str(made.parent / "results")),
+        ("inspect", str(finished_copy)),
+        ("report", str(finished_copy.parent)),
+        ("archive", str(finished_copy.parent), "--out", str(finished_copy.parent / "results")),
     ):
         said = said_of(capsys, *words)[2]
-        assert f"{made}/metrics.jsonl was changed after the run finished" in said
-    assert not (made.parent / "results").exists()
+        assert f"{finished_copy}/metrics.jsonl was changed after the run finished" in said
+    assert not (finished_copy.parent / "results").exists()
     with pytest.raises(UsageError, match="changed after the run finished"):
-        neoteny.load_runs(made)
+        neoteny.load_runs(finished_copy)
 
 
 def test_resume_does_not_go_on_with_returns_that_were_edited(
@@ -242,9 +246,12 @@ def test_what_was_logged_after_the_checkpoint_may_be_damaged(run: Path, trained:
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
-def test_a_run_that_lost_a_file_is_not_left_out_in_silence(name: str, made: Path, capsys: Any) -> None:
-    (made / name).unlink()
-    for words in (("report", str(made.parent)), ("archive", str(made.parent), "--out", str(made.parent / "results"))):
+def test_a_run_that_lost_a_file_is_not_left_out_in_silence(name: str, finished_copy: Path, capsys: Any) -> None:
+    (finished_copy / name).unlink()
+    for words in (
+        ("report", str(finished_copy.parent)),
+        ("archive", str(finished_copy.parent), "--out", str(finished_copy.parent / "results")),
+    ):
         assert name in said_of(capsys, *words)[2]
 
 
@@ -260,22 +267,22 @@ def test_timing_never_blocks_a_resume(line: bytes, run: Path, trained: tuple[Pat
     assert read_history(run).timing["seconds"] is not None
 
 
-def test_times_that_were_changed_are_not_reported(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert read_history(made).timing == {"seconds": 5_400.0, "steps_per_second": 60.0, "peak_resident_mb": 700}
-    edit(made / "timing.jsonl", "1800.0", "9800.0")
-    assert read_timing(made) == []
-    assert set(read_history(made).timing.values()) == {None}
+def test_times_that_were_changed_are_not_reported(finished_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_history(finished_copy).timing == {"seconds": 5_400.0, "steps_per_second": 60.0, "peak_resident_mb": 700}
+    edit(finished_copy / "timing.jsonl", "1800.0", "9800.0")
+    assert read_timing(finished_copy) == []
+    assert set(read_history(finished_copy).timing.values()) == {None}
     for words in (
-        ("archive", str(made), "--out", str(made / "results")),
-        ("report", str(made), "--out", str(made / "r")),
+        ("archive", str(finished_copy), "--out", str(finished_copy / "results")),
+        ("report", str(finished_copy), "--out", str(finished_copy / "r")),
     ):
         assert "changed after the run finished" in said_of(capsys, *words)[1]
-    (made / "DONE").unlink()  # then nothing tells that it was changed, and lines that cannot be are ignored
-    edit(made / "timing.jsonl", "9800.0", '"many"')
-    assert read_history(made).timing["seconds"] == 3_600.0
-    (made / "timing.jsonl").unlink()
-    (made / "timing.jsonl").mkdir()
-    assert read_timing(made) == []
+    (finished_copy / "DONE").unlink()  # then nothing tells that it was changed, and lines that cannot be are ignored
+    edit(finished_copy / "timing.jsonl", "9800.0", '"many"')
+    assert read_history(finished_copy).timing["seconds"] == 3_600.0
+    (finished_copy / "timing.jsonl").unlink()
+    (finished_copy / "timing.jsonl").mkdir()
+    assert read_timing(finished_copy) == []
 
 
 def test_a_directory_in_place_of_timing_stops_a_resume_in_one_sentence(run: Path) -> None:
@@ -295,9 +302,9 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("neoteny.commands.claims.papers_plans", lambda: ["swd/fig2"])
     plan = load_plan("swd/fig2", "laptop")
     for run in plan.runs:
-        made = write_planned(tmp_path / "runs", run, 100.0)
-        write_config(made, read_config(made)[1])
-        write_done(made)
+        directory = write_planned(tmp_path / "runs", run, 100.0)
+        write_config(directory, read_config(directory)[1])
+        write_done(directory)
     return tmp_path / "runs" / plan.runs[0].directory
 
 
@@ -324,16 +331,16 @@ def test_commands_that_read_a_plans_folder(name: str, message: str, planned: Pat
         assert f"{planned}/{message}" in said
 
 
-def test_a_sweep_watches_runs_whose_logs_are_damaged(made: Path) -> None:
-    last = read_metrics(made)[-1]["eval_return"]
+def test_a_sweep_watches_runs_whose_logs_are_damaged(finished_copy: Path) -> None:
+    last = read_metrics(finished_copy)[-1]["eval_return"]
     for name in ("timing.jsonl", "metrics.jsonl"):
-        with (made / name).open("ab") as file:
+        with (finished_copy / name).open("ab") as file:
             file.write(b'3\n{"step": "x"}\n{"eval_return": 5, "step": null}\n{"step": 20000, "eval_return": "x"}\n\xff')
-    assert steps_done(made) == 20_000
-    assert last_evaluation(made) == last
-    (made / "metrics.jsonl").unlink()
-    (made / "metrics.jsonl").mkdir()
-    assert last_evaluation(made) is None
+    assert steps_done(finished_copy) == 20_000
+    assert last_evaluation(finished_copy) == last
+    (finished_copy / "metrics.jsonl").unlink()
+    (finished_copy / "metrics.jsonl").mkdir()
+    assert last_evaluation(finished_copy) is None
 
 
 # Everything, at random
@@ -354,42 +361,42 @@ def outcomes(run: Path, capsys: Any) -> list[tuple[Any, ...]]:
         ["diagnose", str(run), "--picture", str(run.parent / "p.png")],
         ["archive", str(run), "--out", str(results)],
     )
-    found: list[tuple[Any, ...]] = [said_of(capsys, *words)[:2] for words in commands]
+    answers: list[tuple[Any, ...]] = [said_of(capsys, *words)[:2] for words in commands]
     try:
-        return [*found, (0, neoteny.load_runs(run).to_csv())]
+        return [*answers, (0, neoteny.load_runs(run).to_csv())]
     except UsageError:
-        return [*found, (2, "")]
+        return [*answers, (2, "")]
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", FILES)
-def test_mutations_change_no_result_in_silence(name: str, made: Path, finished: Path, capsys: Any) -> None:
+def test_mutations_change_no_result_in_silence(name: str, finished_copy: Path, finished: Path, capsys: Any) -> None:
     """Of a finished run, whose checksums are there: what is not refused is right."""
-    right = outcomes(made, capsys)
+    right = outcomes(finished_copy, capsys)
     for number, mutation in enumerate(damaging.TEXT):
-        shutil.rmtree(made)
-        shutil.copytree(finished, made)
+        shutil.rmtree(finished_copy)
+        shutil.copytree(finished, finished_copy)
         try:
-            mutation(made / name, random.Random(f"{name} {number}"))
+            mutation(finished_copy / name, random.Random(f"{name} {number}"))
         except IndexError:  # there is no number in DONE, nor a key that can be renamed
             continue
-        for got, expected in zip(outcomes(made, capsys), right, strict=True):
+        for got, expected in zip(outcomes(finished_copy, capsys), right, strict=True):
             changed = got != expected and got[0] == 0
-            unfinished = name == "DONE" and not (made / name).exists()  # which the commands then say
+            unfinished = name == "DONE" and not (finished_copy / name).exists()  # which the commands then say
             archived = name == "timing.jsonl" and "archived" in got[1]  # with no times, so a shorter file
             assert not changed or unfinished or archived, (mutation.__name__, got)
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", FILES)
-def test_mutations_of_runs_without_checksums(name: str, made: Path, tmp_path: Path, capsys: Any) -> None:
+def test_mutations_of_runs_without_checksums(name: str, finished_copy: Path, tmp_path: Path, capsys: Any) -> None:
     """Nothing tells whether a number is the right one; but it is one, or there is a sentence."""
-    _, facts = read_config(made)
-    (made / "config.json").write_text(json.dumps(facts, indent=2))
-    (made / "DONE").write_bytes(b"")
-    whole = Path(shutil.copytree(made, tmp_path / "whole"))
+    _, facts = read_config(finished_copy)
+    (finished_copy / "config.json").write_text(json.dumps(facts, indent=2))
+    (finished_copy / "DONE").write_bytes(b"")
+    whole = Path(shutil.copytree(finished_copy, tmp_path / "whole"))
     for number, mutation in enumerate(damaging.TEXT if name != "DONE" else (damaging.delete, damaging.directory)):
-        shutil.rmtree(made)
-        shutil.copytree(whole, made)
-        mutation(made / name, random.Random(f"old {name} {number}"))
-        outcomes(made, capsys)
+        shutil.rmtree(finished_copy)
+        shutil.copytree(whole, finished_copy)
+        mutation(finished_copy / name, random.Random(f"old {name} {number}"))
+        outcomes(finished_copy, capsys)

@@ -35,7 +35,7 @@ from patience import HANG
 NEWEST = f"{300:012}.json"
 OPENED: list[str] = []
 """Every path that Python opens, in the order of opening."""
-sys.addaudithook(lambda event, given: OPENED.append(str(given[0])) if event == "open" else None)
+sys.addaudithook(lambda event, arguments: OPENED.append(str(arguments[0])) if event == "open" else None)
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,8 @@ def test_hostile_manifests(run: Path, outside: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(files.Damaged):
             read_manifest(path)
-        found, made, complaints = digests(run)
-        assert (found.step, made) == (200, older)
+        checkpoint, part_digests, complaints = digests(run)
+        assert (checkpoint.step, part_digests) == (200, older)
         assert len(complaints) == 1
         assert complaints[0].startswith("the checkpoint at step 300 cannot be used: ")
         assert len(complaints[0]) < 600
@@ -159,9 +159,9 @@ def test_hostile_manifests(run: Path, outside: Path) -> None:
 
 def _without_newest(run: Path) -> Any:
     moved = (run / "checkpoint" / NEWEST).rename(run / "kept")
-    found = digests(run)
+    fallback = digests(run)
     moved.rename(run / "checkpoint" / NEWEST)
-    return found
+    return fallback
 
 
 def test_a_hostile_manifest_at_the_command_line(run: Path, outside: Path) -> None:
@@ -186,9 +186,9 @@ def ready(original: Path) -> Any:
     """Everything that a resume makes before it reads a checkpoint, and what is in the newest one."""
     config, facts = read_config(original)
     setup, session = set_up(config, None, None, facts["environment"]["horizon"])
-    found: list[Any] = []
-    load(original, lambda made, state: found.extend([made, state]))
-    return setup, session, *found
+    loaded: list[Any] = []
+    load(original, lambda checkpoint, state: loaded.extend([checkpoint, state]))
+    return setup, session, *loaded
 
 
 def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -209,7 +209,7 @@ def replaced(tree: Any, path: tuple[Any, ...], new: Callable[[Any], Any]) -> Any
 
 def test_hostile_states(ready: Any, original: Path) -> None:
     """Any part of a state is another thing: refused in one sentence, or harmless, and the right one still works."""
-    setup, session, found, state = ready
+    setup, session, checkpoint, state = ready
     rng = random.Random(0)
     ways = list(leaves(state))
     others: list[Callable[[Any], Any]] = [
@@ -225,14 +225,14 @@ def test_hostile_states(ready: Any, original: Path) -> None:
         path = ways[number % len(ways)] if number < len(ways) else rng.choice(ways)
         hostile = replaced(state, path, rng.choice(others))
         try:
-            restore(session, setup.agent, setup.remedies, hostile, found.step)
-            put_back(original, found, hostile["replay"], session.buffer)
+            restore(session, setup.agent, setup.remedies, hostile, checkpoint.step)
+            put_back(original, checkpoint, hostile["replay"], session.buffer)
         except files.Damaged:
             refused += 1
     assert refused > 250
-    assert restore(session, setup.agent, setup.remedies, state, found.step)
-    put_back(original, found, state["replay"], session.buffer)
-    assert session.buffer.clock == found.clock
+    assert restore(session, setup.agent, setup.remedies, state, checkpoint.step)
+    put_back(original, checkpoint, state["replay"], session.buffer)
+    assert session.buffer.clock == checkpoint.clock
 
 
 def test_new_episodes_do_not_read_the_environments(run: Path) -> None:

@@ -109,9 +109,11 @@ def hold(worker: Worker, record_property: Callable[[str, object], None]) -> Call
     """What must hold of a mutation."""
 
     def check(number: int) -> None:
-        found = worker.judge(number)
-        worker.counts[found["verdict"].split(":")[0]] += 1
-        assert not found["verdict"].startswith("wrong"), f"{found['about']}: {found['verdict']}\n{found['said']}"
+        judgement = worker.judge(number)
+        worker.counts[judgement["verdict"].split(":")[0]] += 1
+        assert not judgement["verdict"].startswith("wrong"), (
+            f"{judgement['about']}: {judgement['verdict']}\n{judgement['said']}"
+        )
         if number in (USUAL - 1, USUAL + LONG - 1):
             counts = ", ".join(f"{count} {verdict}" for verdict, count in worker.counts.most_common())
             record_property("measured", f"mutations up to {number}: {counts}")

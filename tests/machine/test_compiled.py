@@ -86,7 +86,7 @@ def test_a_cache_of_the_users_own_is_theirs(tmp_path: Path) -> None:
     assert not entries(tmp_path / "ours")
 
 
-def made(directory: Path, name: str, data: bytes, age: int = 0) -> Path:
+def write_entry(directory: Path, name: str, data: bytes, age: int = 0) -> Path:
     path = directory / f"{name}-cache"
     path.write_bytes(compiled.zlib.compress(data))
     os.utime(path, ns=(10**18 - age, 10**18 - age))
@@ -110,7 +110,7 @@ def test_damage_is_found_at_any_length(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_zlib")
 def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
-    kept = [made(tmp_path, f"p{age}", os.urandom(1_000), age) for age in range(5)]
+    kept = [write_entry(tmp_path, f"p{age}", os.urandom(1_000), age) for age in range(5)]
     size = kept[0].stat().st_size
     compiled.tidy(tmp_path, limit=3 * size)
     assert [path.exists() for path in kept] == [True, True, True, False, False]
@@ -118,7 +118,7 @@ def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_zlib")
 def test_what_was_looked_at_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(tmp_path, "p", b"program")
+    write_entry(tmp_path, "p", b"program")
     compiled.tidy(tmp_path)
     later = compiled.time.time_ns() + 10**10
     monkeypatch.setattr(compiled.time, "time_ns", lambda: later)

@@ -65,15 +65,15 @@ def tree_of(make: Callable[[Any], Any], tree: Any) -> Any:
     return tuple(tree_of(make, part) for part in tree) if isinstance(tree, tuple) else make(tree)
 
 
-def compare(found: Any, expected: Any, *, host: bool) -> None:
+def compare(computed: Any, expected: Any, *, host: bool) -> None:
     if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
+        assert computed.keys() == expected.keys()
         for name, value in expected.items():
-            compare(found[name], value, host=host)
+            compare(computed[name], value, host=host)
     else:
-        assert isinstance(found, (np.ndarray | np.generic) if host else jax.Array)
-        assert np.shape(found) == np.shape(expected)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+        assert isinstance(computed, (np.ndarray | np.generic) if host else jax.Array)
+        assert np.shape(computed) == np.shape(expected)
+        np.testing.assert_allclose(computed, expected, rtol=1e-6, atol=1e-7)
 
 
 # Units

@@ -182,7 +182,7 @@ def history(finite: list[int], missing: int, envs: int = 1, every: int = 10, tot
 
 
 @pytest.mark.parametrize(
-    ("found", "steps", "where"),
+    ("run_history", "steps", "where"),
     [
         (history([10, 20, 40], 1), [10, 20, 30, 40], [30]),
         (history([], 4), [10, 20, 30, 40], [10, 20, 30, 40]),
@@ -192,8 +192,10 @@ def history(finite: list[int], missing: int, envs: int = 1, every: int = 10, tot
         (history([7, 14], 1), [7, 14, 40], [40]),  # made with another --eval-every: they count as the last
     ],
 )
-def test_where_the_evaluations_were_that_are_not_finite(found: History, steps: list[int], where: list[int]) -> None:
-    all_steps, returns = _evaluations(found)
+def test_where_the_evaluations_were_that_are_not_finite(
+    run_history: History, steps: list[int], where: list[int]
+) -> None:
+    all_steps, returns = _evaluations(run_history)
     assert all_steps.tolist() == steps
     assert all_steps[np.isnan(returns)].tolist() == where
 
@@ -233,10 +235,10 @@ def test_the_permutation_test_is_the_same_at_every_size(size: float) -> None:
 
 @pytest.mark.parametrize("ratio", [1e12, 1e50, 1e99])
 def test_a_gain_beyond_measure_has_a_bounded_interval(ratio: float) -> None:
-    found = permutation_test([np.full(6, ratio)], [np.ones(6)])
-    assert found.gain > 1e11  # beyond 1e15 rounding counts as spread
-    assert 0 < found.low <= found.gain <= found.high < np.inf
-    assert found.p == pytest.approx(2 / 924)
+    test = permutation_test([np.full(6, ratio)], [np.ones(6)])
+    assert test.gain > 1e11  # beyond 1e15 rounding counts as spread
+    assert 0 < test.low <= test.gain <= test.high < np.inf
+    assert test.p == pytest.approx(2 / 924)
 
 
 def test_a_curve_leaves_out_what_is_not_finite() -> None:

@@ -54,7 +54,7 @@ def rows(methods: tuple[str, ...], task: str = "Hop", seeds: int = 2) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of methods with every kind of name."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "runs.csv").write_text(rows(NAMES, task=r"$\frac{<!--<script>$"), encoding="utf-8")
@@ -63,8 +63,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_name_is_text_in_a_browser_and_every_figure_is_drawn(made: Path) -> None:
-    with opened(made / "index.html") as tab:
+def test_every_name_is_text_in_a_browser_and_every_figure_is_drawn(report: Path) -> None:
+    with opened(report / "index.html") as tab:
         plots = tab.locator("section .plot")
         assert plots.count() >= 6
         assert tab.locator("section .plot .main-svg").count() >= plots.count()
@@ -77,16 +77,16 @@ def test_every_name_is_text_in_a_browser_and_every_figure_is_drawn(made: Path) -
 
 
 @pytest.mark.slow
-def test_data_in_a_script_can_neither_end_it_nor_begin_a_comment(made: Path) -> None:
-    page = (made / "index.html").read_text()
+def test_data_in_a_script_can_neither_end_it_nor_begin_a_comment(report: Path) -> None:
+    page = (report / "index.html").read_text()
     data = page.split('<script type="application/json" id="figures">')[1].split("</script>")[0]
     assert not set("<>&\u2028\u2029") & set(data)
     assert "<!--<script> (2 runs)" in json.dumps(json.loads(data)).replace("&lt;", "<").replace("&gt;", ">")
 
 
 @pytest.mark.slow
-def test_a_name_in_a_figure_is_no_mathematics(made: Path) -> None:
-    svg = (made / "figures" / "curves.svg").read_text()
+def test_a_name_in_a_figure_is_no_mathematics(report: Path) -> None:
+    svg = (report / "figures" / "curves.svg").read_text()
     ElementTree.fromstring(svg)  # is whole
     assert r"$\foo$ (2 runs)" in svg
     assert "_hidden (2 runs)" in svg
@@ -113,8 +113,8 @@ def test_latex_prints_every_character() -> None:
 
 
 @pytest.mark.slow
-def test_the_tables_of_a_report_are_escaped(made: Path) -> None:
-    tex = (made / "tables" / "runs.tex").read_text(encoding="utf-8")
+def test_the_tables_of_a_report_are_escaped(report: Path) -> None:
+    tex = (report / "tables" / "runs.tex").read_text(encoding="utf-8")
     assert r"\textbackslash{}input\{/etc/passwd\}\textasciitilde{}\textasciicircum{}" in tex
     assert r"\input{" not in tex
 

@@ -15,7 +15,7 @@ from neoteny.experiments.plan import load_plan
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of two replays on two tasks, of which a method has a seed more on one."""
     folder = tmp_path_factory.mktemp("made")
     write_run(write_runs(folder / "runs"), "Hopper-v5", "swd", 6, 2_500.0)
@@ -24,8 +24,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report"
 
 
-def test_the_verdict_in_words_comes_first(made: Path) -> None:
-    text = re.sub(r"<[^>]+>", " ", (made / "index.html").read_text().split("</main>")[0].split("<main>")[1])
+def test_the_verdict_in_words_comes_first(report: Path) -> None:
+    text = re.sub(r"<[^>]+>", " ", (report / "index.html").read_text().split("</main>")[0].split("<main>")[1])
     words = " ".join(text.split())
     assert words.startswith("Verdicts td3-swd against td3-uniform better +")
     assert "95% interval +" in words
@@ -36,16 +36,16 @@ def test_the_verdict_in_words_comes_first(made: Path) -> None:
     assert "td3-swd has unequal numbers of runs (Hopper-v5 6, Reacher-v5 5)" in words
 
 
-def test_figures_and_tables(made: Path) -> None:
-    names = {path.stem for path in (made / "figures").iterdir()}
+def test_figures_and_tables(report: Path) -> None:
+    names = {path.stem for path in (report / "figures").iterdir()}
     sections = {"differences", "curves", "aggregates", "profiles", "improvement", "runtime", "ages"}
     assert names == sections | {"plasticity-Hopper-v5-critics", "plasticity-Reacher-v5-critics"}
     for name in names:
-        assert (made / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (made / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        svg = (made / "figures" / f"{name}.svg").read_text()
+        assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (report / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        svg = (report / "figures" / f"{name}.svg").read_text()
         assert "Runs without a plan." in svg  # what the runs were for is on every figure
-    with (made / "tables" / "scores.csv").open() as file:
+    with (report / "tables" / "scores.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["task"], row["method"], row["runs"]) for row in rows] == [
         ("Hopper-v5", "td3-uniform", "5"),
@@ -53,17 +53,17 @@ def test_figures_and_tables(made: Path) -> None:
         ("Reacher-v5", "td3-uniform", "5"),
         ("Reacher-v5", "td3-swd", "5"),
     ]
-    tex = (made / "tables" / "verdicts.tex").read_text()
+    tex = (report / "tables" / "verdicts.tex").read_text()
     assert tex.startswith("\\begin{tabular}{llrrrrrrrrrl}")
-    assert (made / "tables" / "aggregates.csv").read_text().count("IQM") == 2
+    assert (report / "tables" / "aggregates.csv").read_text().count("IQM") == 2
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_a_browser(made: Path, scheme: str) -> None:
+def test_in_a_browser(report: Path, scheme: str) -> None:
     """Curves render, a legend entry hides its curve and its band, nothing is asked for, nothing complains."""
     from playwright.sync_api import expect
 
-    with opened(made / "index.html", scheme=scheme) as tab:
+    with opened(report / "index.html", scheme=scheme) as tab:
         plot = tab.locator("#curves .plot").first
         assert plot.locator(".scatterlayer path.js-line").count() == 2 * 2
         assert "(6 to 7 runs)" not in plot.inner_text()
@@ -74,18 +74,18 @@ def test_in_a_browser(made: Path, scheme: str) -> None:
         assert folded.locator(".main-svg").count() == 0
         folded.locator("summary").click()
         expect(folded.locator(".scatterlayer path.js-line").first).to_be_visible()
-        assert tab.asked == [(made / "index.html").resolve().as_uri()]
+        assert tab.asked == [(report / "index.html").resolve().as_uri()]
         assert tab.complaints == []
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(made: Path) -> None:
-    with opened(made / "index.html", width=390, height=844) as tab:
+def test_on_a_phone_nothing_is_wider_than_the_screen(report: Path) -> None:
+    with opened(report / "index.html", width=390, height=844) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         assert tab.locator("#curves .plot").first.bounding_box()["width"] > 300
 
 
-def test_the_page_may_load_nothing(made: Path) -> None:
-    page = (made / "index.html").read_text()
+def test_the_page_may_load_nothing(report: Path) -> None:
+    page = (report / "index.html").read_text()
     assert "Content-Security-Policy\" content=\"default-src 'none'" in page
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=\"(?!data:)", page)
 

@@ -42,7 +42,7 @@ def test_a_measure_is_of_the_training_batch_unless_it_is_measured_only_on_the_pr
     one = (np.arange(3), np.ones(3))
     names = ("batch/critics/gradient_l1", "probe/critics/gradient_l1", "probe/critics/trainability")
     record = Record("swd", "Hopper-v5", 1, *one, series=dict.fromkeys(names, one))
-    for given, full in {
+    for measure, full in {
         "critics/gradient_l1": "batch/critics/gradient_l1",
         "batch/critics/gradient_l1": "batch/critics/gradient_l1",
         "probe/critics/gradient_l1": "probe/critics/gradient_l1",
@@ -51,7 +51,7 @@ def test_a_measure_is_of_the_training_batch_unless_it_is_measured_only_on_the_pr
         "score": "score",
         "critics/unknown": "critics/unknown",
     }.items():
-        assert full_measure([record], given) == full
+        assert full_measure([record], measure) == full
 
 
 def test_unfinished_runs_have_no_score_and_training_stands_in_for_evaluations(tmp_path: Path) -> None:

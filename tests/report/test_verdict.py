@@ -44,10 +44,10 @@ def test_two_tasks_by_hand() -> None:
         return abs(total)
 
     every = [itertools.combinations(range(len(a) + len(b)), len(a)) for a, b in zip(method, baseline, strict=True)]
-    found = [statistic(picks) for picks in itertools.product(*every)]
+    statistics = [statistic(picks) for picks in itertools.product(*every)]
     test = permutation_test(method, baseline)
-    assert test.p == np.mean(np.array(found) >= found[0] - 1e-12)
-    assert len(found) == 6 * 3
+    assert test.p == np.mean(np.array(statistics) >= statistics[0] - 1e-12)
+    assert len(statistics) == 6 * 3
 
 
 def test_the_interval_holds_what_the_test_does_not_reject() -> None:
@@ -136,12 +136,14 @@ def test_false_calls_and_power(
 
     def experiments(gain: float, claim: Claim) -> tuple[float, float, float]:
         """How often it was reproduced and refuted, and how often the interval held the truth."""
-        found = []
+        outcomes = []
         for _ in range(2_000):
             a, b = (level[:, None] * (1 + shift + deviation * rng.standard_normal((tasks, 5))) for shift in (gain, 0))
             one = judge(claim, scores(list(a), list(b)))
-            found.append((one.outcome == "reproduced", one.outcome == "refuted", one.test.low <= gain <= one.test.high))
-        return tuple(np.mean(found, axis=0).tolist())
+            outcomes.append(
+                (one.outcome == "reproduced", one.outcome == "refuted", one.test.low <= gain <= one.test.high)
+            )
+        return tuple(np.mean(outcomes, axis=0).tolist())
 
     for_it, against, held = experiments(0.0, Claim("swd", "uniform", paper="SWD > uniform"))
     power, wrongly, still_held = experiments(paper, Claim("swd", "uniform", effect=paper, paper="Table 1"))
@@ -195,13 +197,13 @@ def test_what_so_few_runs_cannot_detect_is_not_called_detectable(runs: int, task
 
 def test_a_claim_on_a_suite_is_of_its_tasks_alone() -> None:
     five = np.arange(100.0, 105.0)
-    found = {
+    scores_by_method = {
         "swd": {"Hopper-v5": five + 50, "Ant-v5": five + 50, "ALE/Pong-v5": five - 50},
         "uniform": {"Hopper-v5": five, "Ant-v5": five, "ALE/Pong-v5": five},
     }
-    planned = {(method, task): 5 for method, tasks in found.items() for task in tasks}
+    planned = {(method, task): 5 for method, tasks in scores_by_method.items() for task in tasks}
     told = {
-        suite: judge(Claim("swd", "uniform", paper="x", suite=suite), found, planned=planned)
+        suite: judge(Claim("swd", "uniform", paper="x", suite=suite), scores_by_method, planned=planned)
         for suite in ("MuJoCo", "Atari", "DeepMind Control")
     }
     assert [one.outcome for one in told.values()] == ["reproduced", "refuted", "undecided"]

@@ -92,8 +92,8 @@ def test_whenever_it_is_saved_it_comes_back(
 
 
 def restored(directory: Path, buffer: n.ReplayBuffer) -> n.ReplayBuffer:
-    def use(found: Checkpoint, state: dict[str, Any]) -> None:
-        checkpoint.put_back(directory, found, state["replay"], buffer)
+    def use(manifest: Checkpoint, state: dict[str, Any]) -> None:
+        checkpoint.put_back(directory, manifest, state["replay"], buffer)
 
     checkpoint.load(directory, use)
     return buffer
@@ -116,7 +116,7 @@ def test_a_save_at_the_same_step_spares_the_one_before(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         checkpoints.save({"which": 2}, buffer, 200, 0, {})
     seen = []
-    checkpoint.load(tmp_path, lambda found, state: seen.append(state["which"]))
+    checkpoint.load(tmp_path, lambda manifest, state: seen.append(state["which"]))
     assert seen == [1]
 
 

@@ -27,7 +27,7 @@ def earlier_name(agent: str, name: str) -> str:
     """What the first checkpoints called an array: .actor_opt[0].mu['params'] was Adam's first moment of the actor."""
     name = re.sub(r"\.(mu|nu)\[", r".\1['params'][", name)
     if agent == "ddqn":
-        return re.sub(r"^\.critics\.(\w+)", lambda found: {"params": ".online"}.get(found[1], f".{found[1]}"), name)
+        return re.sub(r"^\.critics\.(\w+)", lambda match: {"params": ".online"}.get(match[1], f".{match[1]}"), name)
     name = re.sub(r"^\.(actor|critics)\.params", r".\1", name)
     return re.sub(r"^\.(actor|critics)\.(target|opt)", r".\1_\2", name)
 

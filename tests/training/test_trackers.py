@@ -40,15 +40,15 @@ def test_events_are_those_that_tensorboardx_would_write(tmp_path: Path) -> None:
     (path,) = (tmp_path / "tensorboard").iterdir()
     assert path.name.startswith("events.out.tfevents.")
     data, theirs = path.read_bytes(), RecordWriter(str(tmp_path / "theirs"))
-    found = []
+    events = []
     while data:
         length = int.from_bytes(data[:8], "little")
-        found.append(Event.FromString(data[12 : 12 + length]))
+        events.append(Event.FromString(data[12 : 12 + length]))
         theirs.write(data[12 : 12 + length])
         data = data[16 + length :]
     theirs.close()
     assert (tmp_path / "theirs").read_bytes() == path.read_bytes()
-    assert [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in found] == [
+    assert [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in events] == [
         (0, {}),
         (50, {"q": 0.5, "updates": 7.0}),
         (100, {"q": 1.5}),

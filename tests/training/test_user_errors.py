@@ -70,9 +70,9 @@ class Sometimes(Own):
     """In about half of the episodes the tenth reward is NaN."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        found = super().reset(seed=seed)
+        obs_and_info = super().reset(seed=seed)
         self.bad = bool(self.np_random.random() < 0.5)
-        return found
+        return obs_and_info
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = super().step(action)
@@ -81,9 +81,9 @@ class Sometimes(Own):
 
 class Always(Sometimes):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        found = super().reset(seed=seed)
+        obs_and_info = super().reset(seed=seed)
         self.bad = True
-        return found
+        return obs_and_info
 
 
 @pytest.fixture
@@ -361,9 +361,9 @@ class NanAtReset(Own):
         self.since, self.episodes = since, 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        found, info = super().reset(seed=seed)
+        obs, info = super().reset(seed=seed)
         self.episodes += 1
-        return (found * np.nan if self.episodes > self.since else found), info
+        return (obs * np.nan if self.episodes > self.since else obs), info
 
 
 def test_nan_at_the_first_reset(tmp_path: Path) -> None:

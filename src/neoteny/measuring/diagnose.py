@@ -77,7 +77,7 @@ def describe(directory: Path) -> str:
     return "\n".join([*lines, "", verdict(by_network, learning), *([] if learning else [OTHER_CAUSES])])
 
 
-def verdict(found: dict[str, list[Observation]], learning: bool | None) -> str:
+def verdict(by_network: dict[str, list[Observation]], learning: bool | None) -> str:
     """In words: which measures left the range of short healthy runs, and from which step; none while it is learning.
 
     learning: whether the returns are rising, if that is known.
@@ -85,7 +85,7 @@ def verdict(found: dict[str, list[Observation]], learning: bool | None) -> str:
     if learning:
         return "The returns are rising, so no measure is marked."
     said = []
-    for network, all_of_it in found.items():
+    for network, all_of_it in by_network.items():
         outside = [f for f in all_of_it if f.outside]
         by = ", ".join(f"{f.rule.measure} {f.late:.3g} ({f.rule.describe()} from step {f.since:,})" for f in outside)
         if by:

@@ -194,17 +194,17 @@ def _transitions_digest(directory: Path, checkpoint: Checkpoint, oldest: int) ->
     return {name: hasher.hexdigest() for name, hasher in hashers.items()}
 
 
-def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
+def segments(directory: Path, checkpoint: Checkpoint) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
     """The transitions from first_needed on, segment by segment: the number of the first, and arrays.
 
     Each once: of those saved twice, as they were saved last.
     """
-    stops, limit = [], found.clock
-    for segment in reversed(found.segments):
+    stops, limit = [], checkpoint.clock
+    for segment in reversed(checkpoint.segments):
         stops.append(min(segment.stop, limit))
         limit = min(limit, segment.first)
-    for segment, stop in zip(found.segments, reversed(stops), strict=True):
-        start = max(segment.first, found.first_needed)
+    for segment, stop in zip(checkpoint.segments, reversed(stops), strict=True):
+        start = max(segment.first, checkpoint.first_needed)
         arrays = _read_segment(directory, segment)
         part = slice(start - segment.first, max(start, stop) - segment.first)
         held = {name: array[part] for name, array in arrays.items() if name != "final_frames"}
@@ -214,16 +214,18 @@ def segments(directory: Path, found: Checkpoint) -> Iterator[tuple[int, dict[str
         yield start, held
 
 
-def put_back(directory: Path, found: Checkpoint, state: Any, buffer: ReplayBuffer) -> None:
+def put_back(directory: Path, checkpoint: Checkpoint, state: Any, buffer: ReplayBuffer) -> None:
     """Make `buffer`, which is made as the run's configuration says, the one that was saved; Damaged if it cannot be."""
     try:
-        if state["clock"] != found.clock:
-            raise Damaged(f"{found.file} has the clock {state['clock']!r:.60}, and the manifest {found.clock:,}")
+        if state["clock"] != checkpoint.clock:
+            raise Damaged(
+                f"{checkpoint.file} has the clock {state['clock']!r:.60}, and the manifest {checkpoint.clock:,}"
+            )
         buffer.restore(state)
-        if buffer.first_needed != found.first_needed or not 0 <= len(buffer) <= buffer.capacity:
-            raise Damaged(f"{found.file} has other transitions than the manifest says")
+        if buffer.first_needed != checkpoint.first_needed or not 0 <= len(buffer) <= buffer.capacity:
+            raise Damaged(f"{checkpoint.file} has other transitions than the manifest says")
         expected = {name: array[:0] for name, array in buffer.transitions(0, 0).items()}
-        for first, arrays in segments(directory, found):
+        for first, arrays in segments(directory, checkpoint):
             for name in expected.keys() | arrays.keys():
                 if not _alike(expected.get(name), arrays.get(name)):
                     raise Damaged(f"{name} of the transitions from {first:,} on is not what this buffer has")

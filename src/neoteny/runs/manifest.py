@@ -62,9 +62,9 @@ def manifests(directory: Path) -> list[Path]:
     return [inside(directory, "checkpoint", name) for name in sorted(names, key=lambda name: (len(name), name))]
 
 
-def seal(made: Checkpoint) -> bytes:
+def seal(checkpoint: Checkpoint) -> bytes:
     """The bytes of a manifest."""
-    return sealed({"format": FORMAT, **asdict(made)})
+    return sealed({"format": FORMAT, **asdict(checkpoint)})
 
 
 def sealed(facts: dict[str, Any]) -> bytes:
