@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }
-MAY_IMPORT["bench"] |= {"integrations", "cli"}
+MAY_IMPORT["bench"] |= {"integrations", "remedies", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}

@@ -109,12 +109,12 @@ WRONG = [
     (
         SWD,
         '"swd, short" = { replay = "swd", decay_steps = "100" }',
-        """methods."swd, short".decay_steps must be a finite number, got '100'""",
+        """methods."swd, short".decay_steps must be a finite number or 'auto', got '100'""",
     ),
     (
         SWD,
         '"swd, short" = { replay = "swd", decay_tau = 2 }',
-        "replay swd has no decay_tau: it takes decay_steps, min_weight (method swd, short, utd 1)",
+        "replay swd has no decay_tau: it takes decay_steps, min_weight, decay_fraction (method swd, short, utd 1)",
     ),
     (
         SWD,

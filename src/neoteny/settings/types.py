@@ -104,7 +104,8 @@ def _said(kind: Any) -> str:
         inner = get_origin(element) or element
         return f"a list of {_SAID[inner][1] if inner in _SAID else 'values'}"
     if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
+        words = get_args(kind)
+        return repr(words[0]) if len(words) == 1 else f"one of {', '.join(map(str, words))}"
     if get_origin(kind) in (Union, types.UnionType):
         return " or ".join(_said(one) for one in get_args(kind) if one is not type(None))
     return _SAID.get(get_origin(kind) or kind, (str(kind), ""))[0]
