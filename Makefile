@@ -23,7 +23,7 @@ test: lint test-rllib ## Everything but the long tests
 	$(BIN)/pytest -m "not long" -n 2 --dist loadfile
 
 test-fast: .venv/ready ## The tests that take seconds
-	$(BIN)/pytest -m "not slow and not long" -n 2
+	$(BIN)/pytest -m "not slow and not long" -n 2 --dist loadfile
 
 test-long: .venv/ready ## The tests that take minutes
 	$(BIN)/pytest -m long
