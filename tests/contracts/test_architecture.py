@@ -35,13 +35,14 @@ MAY_IMPORT = {
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
+    "lab": {"agents", "plasticity", "remedies"},
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
     "demo": {"replay", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }
 MAY_IMPORT["bench"] |= {"integrations", "remedies", "cli"}
-MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
+MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo", "lab"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}
 """What every room may: the errors that a person is shown, their wording, how they are shown, how commands read their

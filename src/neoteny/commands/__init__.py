@@ -1,6 +1,7 @@
 """The commands of ``neoteny``, one module each, whose ``main`` takes the words after it and returns an exit status.
 
-The module of a command is loaded only when it is asked for; a benchmark is a module of `neoteny.bench`.
+The module of a command is loaded only when it is asked for; a benchmark is a module of `neoteny.bench`,
+an experiment of the laboratory one of `neoteny.lab`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ BENCHMARKS = {
 }
 """Every benchmark, and what it measures."""
 
+EXPERIMENTS = {
+    "recovery": "which remedies bring back a network that was made dormant on purpose",
+}
+"""Every experiment of the laboratory, and what it asks."""
+
 COMMANDS = {
     "demo": "watch TD3 with uniform and age-weighted replay in a world that changes: two minutes, and a picture",
     "demo laws": "draw from a wrapped buffer under every schedule, and make a picture of it",
@@ -33,6 +39,8 @@ COMMANDS = {
     "claims": "every claim of the paper, and what is known of it here so far",
     "list": "the agents, replays, remedies, measures and environments",
     "theory": "check every statement of the paper's theory in numbers: a table and plots, in minutes",
+    "lab": "list the experiments of the laboratory, which isolate one thing about plasticity",
+    **{f"lab {name}": about for name, about in EXPERIMENTS.items()},
     "bench": "list the benchmarks",
     **{f"bench {name}": about for name, about in BENCHMARKS.items()},
     "help": "this text, or a command's own: neoteny help train",

@@ -1,0 +1,1 @@
+"""Small experiments that isolate one thing about plasticity, each one command: ``neoteny lab NAME``."""
