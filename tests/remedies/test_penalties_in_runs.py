@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,18 @@ from neoteny.agents.learner import Step, operate
 from neoteny.remedies import PFO, Chain, Injection, L2Init, Parseval, ReDo, Reset
 from neoteny.remedies.chain import churn
 from neoteny.remedies.earlier import EARLIER
+from neoteny.remedies.surgery import at
 from neoteny.runs.inspect import facts_of
-from small_agents import TINY, batch_of, run_with, second_batch_of, trained
+from small_agents import TINY, agent_of, batch_of, run_with, second_batch_of, trained
 
 RUNS: dict[str, tuple[Any, str]] = {
     "td3": (TINY, "Pendulum-v1"),
     "sac": (SACConfig(8, 1, 8, 1, batch_size=16, learning_starts=100), "Pendulum-v1"),
-    "ddqn": (DDQNConfig((16, 16), batch_size=16, learning_starts=100, utd=1.0, target_every=20), "CartPole-v1"),
+    "ddqn": (
+        # epsilon is always the same: what falls would fall over the length that a run was planned for
+        DDQNConfig((16, 16), 16, epsilon_start=0.1, epsilon_end=0.1, batch_size=16, learning_starts=100, utd=1.0),
+        "CartPole-v1",
+    ),
 }
 TOGETHER: dict[str, tuple[Any, ...]] = {
     "td3": (Chain(critics=1.0, actor=1.0), ReDo(tau=0.1, every=30), L2Init()),
@@ -32,33 +39,28 @@ TOGETHER: dict[str, tuple[Any, ...]] = {
 }
 
 
-def remembered(own: Any, name: str) -> Any:
-    """The parameters that a remedy remembers of a network."""
-    return own.memory[name] if name == "l2-init" else own.memory[name][EARLIER]
+def differ(one: Any, other: Any) -> bool:
+    return any((a != b).any() for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
-def as_surgery_left_it(before: Any, after: Any, memory: Any) -> Any:
-    """What is to be remembered: the new number where surgery changed it, else what was."""
-    return jax.tree.map(lambda old, new, was: np.where(new != old, new, was), before, after, memory)
-
-
-@pytest.mark.parametrize(
-    ("name", "which", "config"),
-    [("td3", "critics", Chain()), ("td3", "critics", L2Init()), ("sac", "actor", PFO())],
-    ids=["chain", "l2-init", "pfo"],
-)
-def test_what_is_remembered_follows_surgery(name: str, which: str, config: Any) -> None:
-    remedy = config.build(100)
-    agent, state = trained(name, remedies=(remedy,))
-    own = getattr(state, which)
-    was, memory = own.params["params"], remembered(own, config.name)
-    assert any((one != other).any() for one, other in zip(*map(jax.tree.leaves, (was, memory)), strict=True))
-    for surgery in (ReDo(tau=0.3), Reset(from_="head"), Reset()):
-        remedies = (surgery.build(100), remedy)
-        new = getattr(operate(remedies[0], remedies, agent, state, batch_of(name), jax.random.key(1)), which)
-        expected = as_surgery_left_it(was, new.params["params"], memory)
-        assert any((one != other).any() for one, other in zip(*map(jax.tree.leaves, (expected, memory)), strict=True))
-        jax.tree.map(np.testing.assert_array_equal, remembered(new, config.name), expected)
+def test_what_is_remembered_follows_surgery() -> None:
+    """It is the new number where surgery changed one, else what it was."""
+    remedies = {config.name: config.build(100) for config in (Chain(), PFO(), L2Init())}
+    agent = agent_of("sac", tuple(remedies.values()))
+    state = jax.jit(agent.init)(jax.random.key(0))
+    memory = jax.tree.map(lambda leaf: leaf + 0.01, state.actor.memory)
+    params = jax.tree.map(lambda leaf: leaf + 0.02, state.actor.params)  # as if the network had learned
+    state = replace(state, actor=replace(state.actor, params=params, memory=memory))
+    trees = {"chain": (EARLIER,), "pfo": (EARLIER,), "l2-init": ()}
+    for surgery in (ReDo(tau=0.6).build(100), Reset(from_="head").build(100), Reset().build(100)):
+        operation = jax.jit(partial(operate, surgery, (surgery, *remedies.values()), agent))
+        new = operation(state, batch_of("sac"), jax.random.key(1)).actor
+        for name, path in trees.items():
+            before, after = at(memory[name], path), at(new.memory[name], path)
+            trees_then_now = params["params"], new.params["params"]
+            expected = jax.tree.map(lambda old, new, was: np.where(new != old, new, was), *trees_then_now, before)
+            assert differ(before, expected)
+            jax.tree.map(np.testing.assert_array_equal, after, expected)
 
 
 def test_the_earlier_network_has_the_constants_of_injection() -> None:
@@ -66,7 +68,7 @@ def test_the_earlier_network_has_the_constants_of_injection() -> None:
     chain, injection = Chain(critics=1.0).build(100), Injection(at=3).build(100)
     remedies = (chain, injection)
     agent, state = trained("td3", remedies=remedies)
-    state = operate(injection, remedies, agent, state, {}, jax.random.key(3))
+    state = jax.jit(partial(operate, injection, remedies, agent))(state, {}, jax.random.key(3))
     update = jax.jit(agent.update)
     network = agent.networks["critics"]
     other = batch_of("td3", seed=50)
