@@ -28,7 +28,7 @@ RUNS: dict[str, tuple[Any, str]] = {
     "sac": (SACConfig(8, 1, 8, 1, batch_size=16, learning_starts=100), "Pendulum-v1"),
     "ddqn": (
         # epsilon is always the same: what falls would fall over the length that a run was planned for
-        DDQNConfig((16, 16), 16, epsilon_start=0.1, epsilon_end=0.1, batch_size=16, learning_starts=100, utd=1.0),
+        DDQNConfig((16, 16), epsilon_start=0.1, epsilon_end=0.1, batch_size=16, learning_starts=100, utd=1.0),
         "CartPole-v1",
     ),
 }

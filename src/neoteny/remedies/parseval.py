@@ -5,7 +5,8 @@ Added to the loss of every network is the sum over its hidden layers of
     strength (64 / width)^2 ||W W^T - s I||_F^2
 
 W of shape (outputs, inputs), width its outputs, s = 2. Heads and biases are left alone. Strength 1e-3 and s are the
-authors', https://github.com/wechu/parseval_reg, who use 1e-4 on MetaWorld; 64 is the width that it was tuned at.
+authors', https://github.com/wechu/parseval_reg, who use 1e-4 on LunarLander and the quadruped; 64 is the
+width that it was tuned at.
 
 Ours:
 
