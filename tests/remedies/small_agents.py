@@ -12,7 +12,7 @@ import optax
 import neoteny
 from neoteny.agents.agent import TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
-from neoteny.agents.learner import operate
+from neoteny.agents.learner import OTHER, operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -59,8 +59,15 @@ def trained(name: str, updates: int = 3, remedies: Any = ()) -> tuple[Any, Any]:
     state = agent.init(jax.random.key(0))
     update = jax.jit(agent.update)
     for seed in range(updates):
-        state, _ = update(state, {key: value[None] for key, value in batch_of(name, seed=seed).items()})
+        batch = batch_of(name, seed=seed) | second_batch_of(name, remedies, seed=seed + 100)
+        state, _ = update(state, {key: value[None] for key, value in batch.items()})
     return agent, state
+
+
+def second_batch_of(name: str, remedies: Any, size: int = 32, seed: int = 100) -> dict[str, Any]:
+    """The fields of a second batch, if a remedy asks for one."""
+    wanted = any(remedy.second_batch for remedy in remedies)
+    return {OTHER + key: value for key, value in batch_of(name, size, seed).items()} if wanted else {}
 
 
 def operated(config: Any, agent: Any, state: Any, batch: dict[str, Any], key: Any) -> Any:

@@ -14,11 +14,11 @@ import pytest
 import neoteny
 from neoteny.agents.agent import TrainableNetwork, polyak
 from neoteny.agents.learner import Learner, operate
-from neoteny.agents.normaliser import normalise
 from neoteny.errors import UsageError
 from neoteny.remedies import ContinualBackprop, ReDo, Reset
 from neoteny.remedies.surgery import at
 from neoteny.runs.inspect import facts_of
+from slow_networks import float64, inputs_of, through_trunk
 from small_agents import TINY, agent_of, batch_of, moments, run_with, trained
 
 RATE = 0.0503
@@ -58,61 +58,15 @@ class Twin:
         return replaced
 
 
-def relu(x: Any) -> Any:
-    return np.maximum(x, 0)
-
-
-def dense(x: Any, layer: Any) -> Any:
-    return x @ layer["kernel"] + layer["bias"]
-
-
-def norm(x: Any, layer: Any) -> Any:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6) * layer["scale"] + layer["bias"]
-
-
-def convolution(x: Any, layer: Any, stride: int) -> Any:
-    size = layer["kernel"].shape[0]
-    places = range(0, x.shape[1] - size + 1, stride)
-    windows = np.array([[x[:, i : i + size, j : j + size].reshape(len(x), -1) for j in places] for i in places])
-    return np.moveaxis(windows, 2, 0) @ layer["kernel"].reshape(-1, layer["kernel"].shape[-1]) + layer["bias"]
-
-
-def through_trunk(name: str, trunk: Any, x: Any) -> dict[Any, Any]:
-    """What the readers of each hidden layer are given, by the path of the layer in its trunk."""
-    passed = {}
-    if name == "sac":
-        x = dense(x, trunk["input"])
-        for index in range(sum(part.startswith("expand") for part in trunk)):
-            y = relu(dense(norm(x, trunk[f"norm_{index}"]), trunk[f"expand_{index}"]))
-            passed[(f"expand_{index}",)] = y
-            x = x + dense(y, trunk[f"compress_{index}"])
-        return passed
-    for part in sorted(trunk):  # conv_0 to conv_2 come before layer_0
-        if part.startswith("conv"):
-            x = passed[(part,)] = relu(convolution(x, trunk[part], {"conv_0": 4, "conv_1": 2, "conv_2": 1}[part]))
-            if part == "conv_2":
-                x = passed[(part,)] = x.reshape(len(x), -1)
-        else:
-            x = passed[(part, "dense")] = relu(dense(x, trunk[part]["dense"]))
-    return passed
-
-
 def passed_through(name: str, network: TrainableNetwork, state: Any, batch: dict[str, Any]) -> dict[Any, Any]:
-    """The same by NumPy for every trunk of a network."""
-    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), getattr(state, network.name).params["params"])
-    obs = batch["obs"]
-    if name == "pixels":
-        obs = np.moveaxis(obs, 1, -1) / 255.0
-    if name == "sac":
-        obs = np.asarray(normalise(state.acting.norm, obs))
-    if network.name == "critics" and name in ("td3", "sac"):
-        obs = np.concatenate([obs, batch["action"]], axis=-1)
+    """What the readers of each hidden layer are given, by NumPy, by the layer's path."""
+    params = float64(getattr(state, network.name).params["params"])
+    x = inputs_of(name, network, state, batch)
     return {
         (trunk, *path): value
         for trunk in params
         if trunk.startswith("trunk")
-        for path, value in through_trunk(name, params[trunk], obs).items()
+        for path, value in through_trunk(params[trunk], x)[2].items()
     }
 
 

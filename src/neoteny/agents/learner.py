@@ -53,6 +53,8 @@ class Step(NamedTuple):
     """The weighted mean of the losses; to a penalty a constant."""
     grads: Tree
     """Of loss and penalties for the trained parameters; None to a penalty."""
+    penalties: dict[str, Array]
+    """What each remedy's penalty added to the loss, by the remedy's name; empty to a penalty."""
 
 
 @dataclass(frozen=True)
@@ -151,25 +153,28 @@ class Learner:
         own: NetworkState = getattr(state, network.name)
         other = {name.removeprefix(OTHER): value for name, value in batch.items() if name.startswith(OTHER)}
         batch = {name: value for name, value in batch.items() if not name.startswith(OTHER)}
-        before = Step(network, own, state, batch, other or None, {}, jnp.zeros(()), jnp.zeros(()), None)
+        before = Step(network, own, state, batch, other or None, {}, jnp.zeros(()), jnp.zeros(()), None, {})
 
-        def objective(params: Tree) -> tuple[Array, tuple[Array, Array, dict[Path, Hidden], dict[str, Array]]]:
+        def objective(params: Tree) -> tuple[Array, tuple[Any, ...]]:
             outputs, hidden = forward_and_hidden(network, {**own.params, "params": params}, state, batch)
             losses, told = network.loss(outputs, state, batch, key)
             loss = (batch["weight"] * losses).mean() if network.weighted and "weight" in batch else losses.mean()
             constants = jax.lax.stop_gradient((losses, loss))
             seen = before._replace(hidden=hidden, losses=constants[0], loss=constants[1])
-            penalties = [
-                remedy.penalty(params, outputs, own.memory.get(remedy.name), seen)
+            penalties = {
+                remedy.name: remedy.penalty(params, outputs, own.memory.get(remedy.name), seen)
                 for remedy in self._remedies
                 if remedy.penalty is not None
-            ]
-            return sum(penalties, loss), (loss, losses, hidden, told)
+            }
+            return sum(penalties.values(), loss), (loss, losses, hidden, penalties, told)
 
-        (total, (loss, losses, hidden, told)), grads = jax.value_and_grad(objective, has_aux=True)(own.params["params"])
+        (total, aux), grads = jax.value_and_grad(objective, has_aux=True)(own.params["params"])
+        loss, losses, hidden, penalties, told = aux
 
         def taken(state: Tree) -> Tree:
-            seen = before._replace(state=state, hidden=hidden, losses=losses, loss=loss, grads=grads)
+            seen = before._replace(
+                state=state, hidden=hidden, losses=losses, loss=loss, grads=grads, penalties=penalties
+            )
             updates, opt = self.optimiser(network).update(grads, own.opt, own.params["params"])
             params = optax.apply_updates(own.params["params"], updates)
             new = replace(own, params={**own.params, "params": params}, opt=opt)

@@ -125,11 +125,13 @@ def make(
         return apply(critics, params, norm(state.acting.norm, batch["obs"]), batch["action"])
 
     def divergence(outputs: tuple[Array, Array], earlier: tuple[Array, Array]) -> Array:
-        """KL(pi || pi') of the Gaussians before the tanh, (batch,)."""
+        """KL(pi || pi') of the Gaussians before the tanh, (batch,), clipped to [0, 100] as in CHAIN's code."""
         (mean, raw), (mean_then, raw_then) = outputs, earlier
-        log_std, log_std_then = bounded_log_std(raw), bounded_log_std(raw_then)
-        spread = jnp.exp(2.0 * log_std) + (mean - mean_then) ** 2
-        return (log_std_then - log_std + 0.5 * spread * jnp.exp(-2.0 * log_std_then) - 0.5).sum(axis=-1)
+        log_std_then = bounded_log_std(raw_then)
+        wider = log_std_then - bounded_log_std(raw)
+        apart = (mean - mean_then) * jnp.exp(-log_std_then)
+        # With expm1, so that Gaussians that are almost the same keep their digits.
+        return jnp.clip((wider + 0.5 * jnp.expm1(-2.0 * wider) + 0.5 * apart**2).sum(axis=-1), 0.0, 100.0)
 
     def adamw() -> optax.GradientTransformation:
         return optax.adamw(config.lr, weight_decay=config.weight_decay)

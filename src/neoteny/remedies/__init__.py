@@ -13,14 +13,31 @@ from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import REMEDIES
 
 if TYPE_CHECKING:
+    from neoteny.remedies.chain import Chain
     from neoteny.remedies.continual_backprop import ContinualBackprop
     from neoteny.remedies.injection import Injection
+    from neoteny.remedies.l2_init import L2Init
+    from neoteny.remedies.parseval import Parseval
+    from neoteny.remedies.pfo import PFO
     from neoteny.remedies.redo import ReDo
     from neoteny.remedies.regrama import ReGraMa
     from neoteny.remedies.reset import Reset
     from neoteny.remedies.shrink_perturb import ShrinkPerturb
 
-__all__ = ["REMEDIES", "ContinualBackprop", "Injection", "ReDo", "ReGraMa", "RemedyConfig", "Reset", "ShrinkPerturb"]
+__all__ = [
+    "PFO",
+    "REMEDIES",
+    "Chain",
+    "ContinualBackprop",
+    "Injection",
+    "L2Init",
+    "Parseval",
+    "ReDo",
+    "ReGraMa",
+    "RemedyConfig",
+    "Reset",
+    "ShrinkPerturb",
+]
 
 
 if not TYPE_CHECKING:  # each brings JAX with it: loaded when first used

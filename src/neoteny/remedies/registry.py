@@ -22,6 +22,10 @@ REMEDIES = {
     "injection": "neoteny.remedies.injection:Injection",
     "reset": "neoteny.remedies.reset:Reset",
     "continual-backprop": "neoteny.remedies.continual_backprop:ContinualBackprop",
+    "chain": "neoteny.remedies.chain:Chain",
+    "pfo": "neoteny.remedies.pfo:PFO",
+    "l2-init": "neoteny.remedies.l2_init:L2Init",
+    "parseval": "neoteny.remedies.parseval:Parseval",
 }
 """What --remedy takes, and where its configuration is."""
 NAMED_BY = ("remedy", "intervention")

@@ -96,6 +96,11 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     return jax.tree.map(clear, opt, is_leaf=like_params)
 
 
+def renewed(remembered: Tree, own: NetworkState, changed: Tree) -> Tree:
+    """Remembered parameters, in which those that surgery changed have the values that it gave them."""
+    return jax.tree.map(jnp.where, changed, own.params["params"], remembered)
+
+
 def at(tree: Tree, path: Path) -> Any:
     """The part of a nested dict at a path."""
     for name in path:
