@@ -13,14 +13,31 @@ from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import REMEDIES
 
 if TYPE_CHECKING:
+    from neoteny.remedies.adam_rel import AdamRel
     from neoteny.remedies.continual_backprop import ContinualBackprop
     from neoteny.remedies.injection import Injection
+    from neoteny.remedies.nap import NaP
+    from neoteny.remedies.optimiser_reset import OptimiserReset
     from neoteny.remedies.redo import ReDo
     from neoteny.remedies.regrama import ReGraMa
     from neoteny.remedies.reset import Reset
     from neoteny.remedies.shrink_perturb import ShrinkPerturb
+    from neoteny.remedies.upgd import UPGD
 
-__all__ = ["REMEDIES", "ContinualBackprop", "Injection", "ReDo", "ReGraMa", "RemedyConfig", "Reset", "ShrinkPerturb"]
+__all__ = [
+    "REMEDIES",
+    "UPGD",
+    "AdamRel",
+    "ContinualBackprop",
+    "Injection",
+    "NaP",
+    "OptimiserReset",
+    "ReDo",
+    "ReGraMa",
+    "RemedyConfig",
+    "Reset",
+    "ShrinkPerturb",
+]
 
 
 if not TYPE_CHECKING:  # each brings JAX with it: loaded when first used

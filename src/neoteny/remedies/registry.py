@@ -22,6 +22,10 @@ REMEDIES = {
     "injection": "neoteny.remedies.injection:Injection",
     "reset": "neoteny.remedies.reset:Reset",
     "continual-backprop": "neoteny.remedies.continual_backprop:ContinualBackprop",
+    "upgd": "neoteny.remedies.upgd:UPGD",
+    "adam-rel": "neoteny.remedies.adam_rel:AdamRel",
+    "optimiser-reset": "neoteny.remedies.optimiser_reset:OptimiserReset",
+    "nap": "neoteny.remedies.nap:NaP",
 }
 """What --remedy takes, and where its configuration is."""
 NAMED_BY = ("remedy", "intervention")
