@@ -75,8 +75,8 @@ def check_projection(agent: Any, first: Any, before: Any, after: Any, left: set[
             bias_of_a_dense_layer = name.endswith("['bias']") and "norm" not in name
             untouched = bias_of_a_dense_layer or (network == "critics" and any(head in name for head in left))
             assert np.array_equal(leaf, old_leaves[name]) == untouched, name
-            turned = leaf * np.linalg.norm(old_leaves[name]) - old_leaves[name] * np.linalg.norm(leaf)
-            assert abs(turned).max() < 1e-5, name  # the direction is the same
+            directions = [one / np.linalg.norm(one) for one in (leaf, old_leaves[name])]
+            np.testing.assert_allclose(*directions, atol=1e-6, err_msg=name)
         jax.tree.map(np.testing.assert_array_equal, was.opt, now.opt)
         jax.tree.map(np.testing.assert_array_equal, was.target, now.target)
         jax.tree.map(np.testing.assert_array_equal, was.memory, now.memory)
@@ -98,7 +98,7 @@ def test_so_they_are_on_sac_with_simba() -> None:
     rng = np.random.default_rng(0)  # as if it had been trained for long
     for network in agent.networks:
         own = getattr(state, network)
-        params = jax.tree.map(lambda leaf: leaf * (1.5 + rng.random()), own.params["params"])
+        params = jax.tree.map(lambda leaf: leaf + 0.3 * rng.normal(size=leaf.shape), own.params["params"])
         state = replace(state, **{network: replace(own, params={"params": params})})
     after = operate(remedy, (remedy,), agent, state, {}, jax.random.key(1))
     check_projection(agent, agent.init(jax.random.key(0)), state, after, VALUE_HEADS)
