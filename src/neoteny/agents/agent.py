@@ -173,6 +173,11 @@ def squared_errors(values: Array, target: Array) -> tuple[Array, dict[str, Array
     return (errors**2).sum(axis=0), {"q": values.mean(), "errors": jnp.abs(errors).mean(axis=0)}
 
 
+def adam(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
+    """Adam, or AdamW if weights decay."""
+    return optax.adamw(learning_rate, weight_decay=weight_decay) if weight_decay else optax.adam(learning_rate)
+
+
 def polyak(own: NetworkState, tau: float) -> NetworkState:
     """A network whose target moved: target + tau (params - target)."""
     target = jax.tree.map(lambda old, new: old + tau * (new - old), own.target, own.params)

@@ -30,6 +30,8 @@ def _check(config: object) -> None:
             raise UsageError(f"{flag} must be in [0, 1], got {value}")
         if name in ("lr", "actor_lr", "critic_lr", "alpha", "utd") and not 0 < value < float("inf"):
             raise UsageError(f"{flag} must be a finite number > 0, got {value}")
+        if name == "weight_decay" and not 0 <= value < float("inf"):
+            raise UsageError(f"{flag} must be a finite number >= 0, got {value}")
 
 
 class Facts:
@@ -93,6 +95,8 @@ class TD3Config(Facts):
     """Steps of random actions before the first update."""
     utd: float = 1.0
     """Updates for each step."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay; 0 is Adam."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,8 @@ class DDQNConfig(Facts):
     """Steps before the first update."""
     utd: float = 0.25
     """Updates for each step: 0.25 is one every 4."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay; 0 is Adam."""
 
 
 AgentConfig = TD3Config | SACConfig | DDQNConfig

@@ -9,7 +9,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.random import key_data
 
@@ -18,6 +17,7 @@ from neoteny.agents.agent import (
     NetworkState,
     TrainableNetwork,
     UpdateReport,
+    adam,
     many_updates,
     squared_errors,
     td_target,
@@ -91,7 +91,7 @@ def make(
         init=lambda key: values.init(
             key, seen(jnp.zeros((1, *problem.obs_shape), jnp.uint8 if problem.pixels else jnp.float32))
         ),
-        optimiser=optax.adam(config.lr),
+        optimiser=adam(config.lr, config.weight_decay),
         forward=lambda params, state, batch: value_of(params, batch["obs"]),
         loss=lambda values, state, batch, key: squared_errors(
             value_at(values, batch["action"])[None], target(state, batch)

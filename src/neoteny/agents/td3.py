@@ -9,7 +9,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.random import key_data
 
@@ -17,6 +16,7 @@ from neoteny.agents.agent import (
     Agent,
     NetworkState,
     UpdateReport,
+    adam,
     many_updates,
     polyak,
     td_target,
@@ -88,7 +88,7 @@ def make(
     def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
         return apply(critics, params, batch["obs"], batch["action"])
 
-    actor_adam, critics_adam = optax.adam(config.actor_lr), optax.adam(config.critic_lr)
+    actor_adam, critics_adam = (adam(rate, config.weight_decay) for rate in (config.actor_lr, config.critic_lr))
     networks = {
         "actor": describe_actor(
             actor,

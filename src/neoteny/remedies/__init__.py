@@ -13,24 +13,32 @@ from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import REMEDIES
 
 if TYPE_CHECKING:
+    from neoteny.remedies.adam_rel import AdamRel
     from neoteny.remedies.chain import Chain
     from neoteny.remedies.continual_backprop import ContinualBackprop
     from neoteny.remedies.injection import Injection
     from neoteny.remedies.l2_init import L2Init
+    from neoteny.remedies.nap import NaP
+    from neoteny.remedies.optimiser_reset import OptimiserReset
     from neoteny.remedies.parseval import Parseval
     from neoteny.remedies.pfo import PFO
     from neoteny.remedies.redo import ReDo
     from neoteny.remedies.regrama import ReGraMa
     from neoteny.remedies.reset import Reset
     from neoteny.remedies.shrink_perturb import ShrinkPerturb
+    from neoteny.remedies.upgd import UPGD
 
 __all__ = [
     "PFO",
     "REMEDIES",
+    "UPGD",
+    "AdamRel",
     "Chain",
     "ContinualBackprop",
     "Injection",
     "L2Init",
+    "NaP",
+    "OptimiserReset",
     "Parseval",
     "ReDo",
     "ReGraMa",

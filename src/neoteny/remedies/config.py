@@ -12,6 +12,7 @@ from neoteny.errors import UsageError
 
 if TYPE_CHECKING:
     from neoteny.agents.agent import Agent, TrainableNetwork
+    from neoteny.agents.configs import AgentConfig
     from neoteny.agents.learner import Remedy
 
 
@@ -43,6 +44,9 @@ class RemedyConfig:
     def check_agent(self, agent: Agent) -> None:
         """Raise UsageError if the remedy cannot act on this agent: by default, if it cannot act on its networks."""
         self.check(agent.networks)
+
+    def check_settings(self, agent: AgentConfig) -> None:
+        """Raise UsageError if the remedy would leave a setting of the agent without effect; by default none is."""
 
     def canonical(self, planned_updates: int) -> dict[str, Any]:
         """Return the fields that differ from their defaults: those that are part of a run's id."""

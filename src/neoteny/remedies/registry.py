@@ -26,6 +26,10 @@ REMEDIES = {
     "pfo": "neoteny.remedies.pfo:PFO",
     "l2-init": "neoteny.remedies.l2_init:L2Init",
     "parseval": "neoteny.remedies.parseval:Parseval",
+    "upgd": "neoteny.remedies.upgd:UPGD",
+    "adam-rel": "neoteny.remedies.adam_rel:AdamRel",
+    "optimiser-reset": "neoteny.remedies.optimiser_reset:OptimiserReset",
+    "nap": "neoteny.remedies.nap:NaP",
 }
 """What --remedy takes, and where its configuration is."""
 NAMED_BY = ("remedy", "intervention")

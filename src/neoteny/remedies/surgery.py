@@ -56,11 +56,12 @@ def losses_of(state: Tree, network: TrainableNetwork, batch: dict[str, Array], k
     )
 
 
-def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
+def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tree:
     """An optimiser's state in which everything that belongs to the changed parameters is 0.
 
     Every part of the state that has the parameters' own shape (Adam's moments, a utility) is cleared where they were
-    changed; a whole number without a shape is a count of steps, which `restart` sets to 0.
+    changed; a whole number without a shape is a count of steps, which `restart` sets to 0. A random key, the one thing
+    that is uint32, goes on.
 
     Adam divides its moments by 1 - beta^count, so that they are right from the first step on. With moments at 0 and a
     count that goes on, the next steps are up to 3.2 x lr; a new Adam's are at most 1 x. So after surgery on layers the
@@ -71,7 +72,7 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     Args:
         opt: the optimiser's state.
         params: the trained parameters that it is for.
-        changed: which of them were changed, booleans of their shapes.
+        changed: which of them were changed, booleans of their shapes or one for each.
         restart: whether counts of steps restart.
 
     Raises:
@@ -86,8 +87,10 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     def clear(node: Any) -> Any:
         if like_params(node):
             return jax.tree.map(lambda part, touch: jnp.where(touch, jnp.zeros_like(part), part), node, changed)
+        if jnp.result_type(node) == jnp.uint32:
+            return node
         if jnp.ndim(node) == 0 and jnp.issubdtype(jnp.result_type(node), jnp.integer):
-            return jnp.zeros_like(node) if restart else node
+            return jnp.where(restart, jnp.zeros_like(node), node)
         raise ValueError(
             f"the optimiser's state has a part of shape {jnp.shape(node)} that belongs to no parameter, so surgery "
             "cannot clear it: use an optimiser whose state has the parameters' own shapes, such as optax.adam"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,10 +21,24 @@ class HiddenModule(NamedTuple):
     readers: tuple[str, ...]
 
 
+class Frozen(nn.ModuleList):
+    """Modules that are part of a network and constant: no optimiser and no remedy changes them."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        super().__init__(modules)
+        self.requires_grad_(False)
+
+
+def trained_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Each module inside `module`, by its name, but those that are frozen."""
+    frozen = {inner for outer in module.modules() if isinstance(outer, Frozen) for inner in outer.modules()}
+    return ((name, inner) for name, inner in module.named_modules() if inner not in frozen)
+
+
 def fresh(module: nn.Module) -> dict[str, Tensor]:
     """New parameters for every Linear, Conv2d and LayerNorm, by name, drawn as those draw their first."""
     drawn: dict[str, Tensor] = {}
-    for name, layer in module.named_modules():
+    for name, layer in trained_modules(module):
         if isinstance(layer, _KINDS):
             new = copy.deepcopy(layer)
             new.reset_parameters()
@@ -100,7 +114,7 @@ def forget(optimizer: torch.optim.Optimizer, module: nn.Module, changed: Masks, 
 
 def _mix(module: nn.Module, new: Mapping[str, Tensor], keep: float, kinds: tuple[type[nn.Module], ...]) -> Masks:
     changed = {}
-    for name, layer in module.named_modules():
+    for name, layer in trained_modules(module):
         if isinstance(layer, kinds):
             for part, value in layer.named_parameters():
                 value.mul_(keep).add_(new[f"{name}.{part}"].to(value.device), alpha=1 - keep)

@@ -201,6 +201,8 @@ class TrainConfig:
                 f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
             )
         object.__setattr__(self, "remedies", checked(self.remedies))
+        for remedy in self.remedies:
+            remedy.check_settings(self.agent)
         self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:

@@ -5,14 +5,23 @@ from neoteny.integrations.sb3.buffers import (
     AgeWeightedNStepReplayBuffer,
     AgeWeightedReplayBuffer,
 )
-from neoteny.integrations.sb3.callbacks import PlasticityCallback, ReDoCallback, ResetCallback, ShrinkPerturbCallback
+from neoteny.integrations.sb3.callbacks import PlasticityCallback
+from neoteny.integrations.sb3.remedies import (
+    InjectionCallback,
+    ReDoCallback,
+    ReGraMaCallback,
+    ResetCallback,
+    ShrinkPerturbCallback,
+)
 
 __all__ = [
     "AgeWeightedDictReplayBuffer",
     "AgeWeightedNStepReplayBuffer",
     "AgeWeightedReplayBuffer",
+    "InjectionCallback",
     "PlasticityCallback",
     "ReDoCallback",
+    "ReGraMaCallback",
     "ResetCallback",
     "ShrinkPerturbCallback",
 ]

@@ -1,9 +1,7 @@
-"""Callbacks for SB3 and SBX: measure plasticity while an agent trains, and restore it."""
+"""A callback for SB3 and SBX that measures plasticity while an agent trains."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +9,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 
 from neoteny.integrations.sb3.buffers import AgeWeightedReplayBuffer
-from neoteny.integrations.sb3.passes import Pass, check, hidden_of, passes
+from neoteny.integrations.sb3.passes import Pass, check, passes
 from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
 from neoteny.plasticity.norms import l2_norm
-from neoteny.remedies.torch import Masks, forget, fresh, recycle, reset, shrink_perturb
 from neoteny.replay.storage import slots_of
 
 
@@ -95,104 +92,3 @@ def _of_units(passed: Pass) -> dict[str, float]:
 def is_sbx(model: Any) -> bool:
     """Whether this is an agent of SBX's, whose policy holds no torch parameters: its networks are Flax's."""
     return next(model.policy.parameters(), None) is None
-
-
-class _Remedy(BaseCallback):
-    """Changes networks every so many updates; in torch, so for SB3's own agents."""
-
-    restarts = True
-    """Whether Adam counts its steps anew afterwards: yes after surgery on whole layers."""
-
-    def __init__(self, every: int) -> None:
-        super().__init__()
-        if every < 1:
-            raise ValueError(f"{type(self).__name__}: every counts updates and must be >= 1, got {every}")
-        self.every = every
-        self.last = 0
-
-    def _on_training_start(self) -> None:
-        if is_sbx(self.model):
-            raise TypeError(
-                f"{type(self).__name__} changes torch networks, and {type(self.model).__name__} of SBX has Flax's: "
-                "neoteny.remedies changes those"
-            )
-        if not hasattr(self.model, "q_net") and not hasattr(self.model, "critic"):
-            raise TypeError(
-                f"{type(self).__name__} changes actors and critics, and {type(self.model).__name__} has none of its "
-                "own: SAC, TD3, DDPG and DQN have them"
-            )
-        self.last = self.model._n_updates
-
-    def _on_step(self) -> bool:
-        before, self.last = self.last, self.model._n_updates
-        if self.last // self.every > before // self.every:
-            for name, network, target, optimizer in self._networks():
-                change = self._change(name, network)
-                forget(optimizer, network, change(network), self.restarts)
-                if target is not None:
-                    change(target)
-        return True
-
-    def _networks(self) -> list[tuple[str, Any, Any, Any]]:
-        """Each network with its target and its optimiser."""
-        model: Any = self.model
-        if hasattr(model, "q_net"):
-            return [("critic", model.q_net, model.q_net_target, model.policy.optimizer)]
-        return [
-            ("critic", model.critic, model.critic_target, model.critic.optimizer),
-            ("actor", model.actor, getattr(model, "actor_target", None), model.actor.optimizer),
-        ]
-
-    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
-        """What is to be done to `network`, and by the same draw to its target; it gives what it changed."""
-        raise NotImplementedError
-
-
-class ShrinkPerturbCallback(_Remedy):
-    """theta <- keep theta + (1 - keep) theta_fresh, every so many updates; Ash & Adams (2020)."""
-
-    def __init__(self, every: int = 100_000, keep: float = 0.8) -> None:
-        super().__init__(every)
-        if not 0 <= keep <= 1:
-            raise ValueError(f"ShrinkPerturbCallback: keep must be in 0..1, got {keep}")
-        self.keep = keep
-
-    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
-        return partial(shrink_perturb, new=fresh(network), keep=self.keep)
-
-
-class ResetCallback(_Remedy):
-    """New weights for every layer, every so many updates; Nikishin et al. (2022)."""
-
-    def __init__(self, every: int = 200_000) -> None:
-        super().__init__(every)
-
-    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
-        return partial(reset, new=fresh(network))
-
-
-class ReDoCallback(_Remedy):
-    """Units whose dormancy score is at most tau: new weights in, none out; Sokar et al. (2023)."""
-
-    restarts = False
-
-    def __init__(self, every: int = 1_000, tau: float = 0.025, samples: int = 256) -> None:
-        super().__init__(every)
-        if tau < 0 or samples < 1:
-            raise ValueError(f"ReDoCallback: tau must be >= 0 and samples >= 1, got {tau} and {samples}")
-        self.tau = tau
-        self.probe = PlasticityCallback(samples=samples)
-
-    def _on_training_start(self) -> None:
-        super()._on_training_start()
-        self.probe.init_callback(self.model)
-
-    def _networks(self) -> list[tuple[str, Any, Any, Any]]:
-        buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
-        rng = np.random.default_rng(self.last)
-        self.passes = self.probe._passes(buffer, rng.integers(0, buffer.size(), self.probe.samples))
-        return super()._networks()
-
-    def _change(self, name: str, network: Any) -> Callable[[Any], Masks]:
-        scores = {layer: dormant_score(values) for layer, values in self.passes[name].activations.items()}
-        return partial(recycle, new=fresh(network), hidden=hidden_of(network), scores=scores, tau=self.tau)

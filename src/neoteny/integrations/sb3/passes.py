@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
 from neoteny.plasticity.torch import Layer, collect
-from neoteny.remedies.torch import HiddenModule
+from neoteny.remedies.torch import HiddenModule, trained_modules
 
 
 class Pass(NamedTuple):
@@ -47,9 +47,10 @@ def hidden_of(module: nn.Module) -> list[HiddenModule]:
 
     SB3 keeps each part in a Sequential: those that read the features, and those that read another's last layer (SAC's
     mean and deviation). A feature extractor counts if it is SB3's CNN; another's layers need not follow each other.
+    What an injection has frozen does not count.
     """
     parts: dict[str, list[str]] = {}
-    for name, layer in module.named_modules():
+    for name, layer in trained_modules(module):
         if isinstance(layer, (nn.Linear, nn.Conv2d)):
             parts.setdefault(name.split(".")[0], []).append(name)
     features = parts.pop("features_extractor", [])
