@@ -168,9 +168,7 @@ def test_t_is_what_its_measurement_says(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(moves) == 5
 
 
-def test_an_agent_that_does_not_measure_drift_cannot_follow_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_that_does_not_measure_drift_cannot_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from neoteny.training import setup
 
     def silent(*arguments: Any) -> Any:

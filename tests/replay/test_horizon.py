@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def drawn_far(decay_steps: float, far_of_age: np.ndarray, min_weight: float) -> 
 def test_shares_are_those_of_linear_decay() -> None:
     for reach in (2.0, 31.0, 32.0, 33.7, 640.0, 5_000.0):
         law = AgeWeightedSampler(LinearDecay(reach, 0)).probabilities(2_000)
-        by_hand = [law[low:high].sum() for low, high in zip(BOUNDS[:-1], BOUNDS[1:], strict=True)]
+        by_hand = [law[low:high].sum() for low, high in itertools.pairwise(BOUNDS)]
         np.testing.assert_allclose(shares_of_ranges(BOUNDS, [reach])[0], by_hand, rtol=1e-9, atol=1e-15)
 
 
@@ -112,7 +114,7 @@ def test_drift_is_for_swd_drawn_exactly() -> None:
     for name, sampler in (("swa", "exact"), ("swd-per", "exact"), ("swd", "bucketed")):
         with pytest.raises(UsageError, match=f"is for --replay swd with --replay-sampler exact, got {name} with"):
             make_sampler(name, sampler, 80_000, {"decay_steps": "drift"})
-    with pytest.raises(UsageError, match="give --decay-steps or --decay-fraction, got drift and 0.2"):
+    with pytest.raises(UsageError, match=r"give --decay-steps or --decay-fraction, got drift and 0\.2"):
         make_sampler("swd", "exact", 80_000, {"decay_steps": "drift", "decay_fraction": 0.2})
     with pytest.raises(UsageError, match="min_weight must be a number in"):
         make_sampler("swd", "exact", 80_000, {"decay_steps": "drift", "min_weight": 3})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neoteny.agents.agent import Agent
 from neoteny.machine.compiled import compiled
-from neoteny.plasticity.drift import LEAST, RANGES, SAMPLES, age_ranges, far_share
+from neoteny.plasticity.drift import LEAST, RANGES, SAMPLES, age_ranges, far_share, named
 from neoteny.runs.session import Session
 
 Tree = Any
@@ -40,12 +40,7 @@ class Measured:
     def numbers(self) -> dict[str, float]:
         """What is logged: the mean distance and the far share of each range by its number, the newest 00, and how many
         transitions were stored, from which `age_ranges` has the ages."""
-        means = self.distances.mean(axis=1)
-        return {
-            "drift_stored": int(self.bounds[-1]),
-            **{f"drift/{index:02}": float(mean) for index, mean in enumerate(means)},
-            **{f"drift_far/{index:02}": float(share) for index, share in enumerate(self.far)},
-        }
+        return named(int(self.bounds[-1]), self.distances.mean(axis=1), self.far)
 
 
 class Drift:

@@ -6,7 +6,8 @@ what the present policy would do (`TrainableNetwork.drift`). Here is what is mad
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,13 @@ SAMPLES = 32
 """Transitions that are looked at in each."""
 LEAST = 80
 """Transitions that must be stored: with fewer, ranges would be empty."""
+MOST = 10**15
+"""What no buffer holds: a log that says more is damaged."""
 USUAL = 0.95
 """The share of the newest range's distances that count as usual."""
+
+LATE = 0.25
+"""The last share of a run's measurements, over which drift is taken by its median."""
 
 Floats = NDArray[np.float64]
 
@@ -56,3 +62,49 @@ def far_share(distances: Any) -> Floats:
     limit, largest = np.quantile(distances[0], USUAL), distances.max()
     far = distances > limit if limit < largest else (distances == largest) & (distances > distances.min())
     return far.mean(axis=1)
+
+
+class Curve(NamedTuple):
+    """The drift of each range of age late in a run, (RANGES,) each but for the first."""
+
+    num_stored: int
+    """At the last measurement, by which the ages are told."""
+    ages: Floats
+    """In the middle of each range."""
+    means: Floats
+    """The mean distance of what was looked at."""
+    far: Floats
+    """The share that is far off."""
+
+
+def named(num_stored: int, means: Any, far: Any) -> dict[str, float]:
+    """A measurement as it is logged: ``drift_stored``, and for each range ``drift/00`` and ``drift_far/00`` on."""
+    return {
+        "drift_stored": num_stored,
+        **{f"drift/{index:02}": float(mean) for index, mean in enumerate(means)},
+        **{f"drift_far/{index:02}": float(share) for index, share in enumerate(far)},
+    }
+
+
+def late_curve(series: Mapping[str, Any]) -> Curve | None:
+    """The median of the last quarter of a run's measurements, by their names in the log; None if there are none.
+
+    Ranges are told apart by their number, and their ages are those of the last measurement.
+    """
+    late = {name: _late(series[name]) for name in named(0, range(RANGES), range(RANGES)) if name in series}
+    if len(late) <= 2 * RANGES or any(not values.size for values in late.values()):
+        return None
+    num_stored = int(late["drift_stored"][-1])
+    if not LEAST <= num_stored <= MOST:
+        return None
+    means, far = (
+        np.array([np.median(late[f"{name}/{index:02}"]) for index in range(RANGES)]) for name in ("drift", "drift_far")
+    )
+    return Curve(num_stored, middle_ages(num_stored), means, far)
+
+
+def _late(values: Any) -> Floats:
+    """The last quarter of what is finite, and at least one."""
+    numbers = np.array([np.nan if value is None else value for value in values], np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    return numbers[-max(1, round(LATE * len(numbers))) :]
