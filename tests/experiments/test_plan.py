@@ -144,6 +144,16 @@ def test_the_capacities_of_the_controls(scale: str, decay_steps: int) -> None:
         assert got(neoteny.Uniform().describe(capacity=capacity)) == pytest.approx(wanted, rel=1e-4)
 
 
+def test_the_geometric_law_of_the_horizon_plan_is_as_old_as_swd_in_the_middle_of_the_run() -> None:
+    runs = {run.method: run.config.replay for run in load_plan("controls/horizon").runs}
+    swd, geometric = runs["swd, utd 1"], runs["truncated geometric, utd 4"]
+    assert isinstance(swd.decay_steps, int)
+    like = neoteny.LinearDecay(swd.decay_steps, swd.min_weight or 0)
+    matched = neoteny.match(neoteny.TruncatedGeometric(), like=like, by="mean_age", capacity=500_000)
+    assert geometric.mean_age == round(matched.mean_age)
+    assert {run.config.agent.utd for run in load_plan("controls/horizon").runs} == {1, 4}
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("title = ")
     (tmp_path / "both.toml").write_text('title = "x"\nincludes = ["swd/fig2"]\nsteps = 3\n')

@@ -65,6 +65,27 @@ def test_draws_of_a_million(schedule: Schedule, num_envs: int) -> None:
     assert_million(np.asarray(positions), ReferenceSampler(schedule).probabilities(n, num_envs))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "schedule",
+    [LinearDecay("auto"), GeometricDecay(1e-4, 0.1), GeometricDecay(2e-6, 0), TruncatedGeometric(100_000)],
+    ids=str,
+)
+@pytest.mark.parametrize("num_envs", [1, 7])
+@pytest.mark.parametrize(
+    ("capacity", "head"), [(1_400_000, 1_000_006), (1_000_006, 123_459)], ids=["growing", "wrapped"]
+)
+def test_slots_of_a_million(schedule: Schedule, num_envs: int, capacity: int, head: int) -> None:
+    """A million in a ring that still grows, and in one that has wrapped: slots, turned back into positions by hand."""
+    n = 1_000_006
+    law = device.law_of(schedule, capacity, num_envs)
+    draw = jax.jit(lambda key, n, head: device.draw_slots(law, key, 1_000_000, n, head, capacity, num_envs))
+    slots = np.asarray(draw(jax.random.key(2), n, head), np.int64)
+    newest = head - 1
+    positions = np.where(slots <= newest, newest - slots, newest + capacity - slots)
+    assert_million(positions, ReferenceSampler(schedule).probabilities(n, num_envs))
+
+
 def test_ten_million_entries_in_float32() -> None:
     """Every position can come up: float32 alone would skip odd ones past 2^24 and thin the tail before it."""
     n, schedule = 10_000_000, LinearDecay(4_000_000, 0.1)

@@ -110,6 +110,31 @@ def test_draws_of_a_million(schedule: Schedule, num_envs: int) -> None:
     assert_million(positions, ReferenceSampler(schedule).probabilities(n, num_envs))
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        LinearDecay("auto"),
+        ExponentialDecay(30_000),
+        GeometricDecay(1e-4, 0.1),
+        GeometricDecay(2e-6, 0),
+        TruncatedGeometric(100_000),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("num_envs", [1, 7])
+@pytest.mark.parametrize(
+    ("capacity", "head"), [(1_400_000, 1_000_006), (1_000_006, 123_459)], ids=["growing", "wrapped"]
+)
+def test_slots_of_a_million(schedule: Schedule, num_envs: int, capacity: int, head: int) -> None:
+    """A million in a ring that still grows, and in one that has wrapped: slots, turned back into positions by hand."""
+    n = 1_000_006
+    ring = {"num_stored": n, "head": head, "capacity": capacity, "num_envs": num_envs}
+    slots = AgeWeightedSampler(schedule).slots(np.random.default_rng(2), 2_000_000, **ring)
+    newest = head - 1
+    positions = np.where(slots <= newest, newest - slots, newest + capacity - slots)
+    assert_million(positions, ReferenceSampler(schedule).probabilities(n, num_envs))
+
+
 def test_the_chi_square_can_fail() -> None:
     """Off by one age, or with a floor of 0.11 instead of 0.1, the same number of draws is enough to see it."""
     ring, schedule = RINGS["wrapped"], LinearDecay(40, 0.1)

@@ -95,6 +95,9 @@ class TrainableNetwork:
     """Whether actions are chosen by it."""
     distance: Callable[[Tree, Tree], Array] | None = None
     """(outputs, earlier outputs) -> how far apart they are, (batch,): what its churn is measured by."""
+    drift: Callable[[Tree, dict[str, Array], Array], Array] | None = None
+    """(outputs, batch, step) -> how far each stored action is from what would be done at `step` of the run, (batch,).
+    Of the network that acts."""
 
     @property
     def weighted(self) -> bool:

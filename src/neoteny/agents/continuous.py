@@ -26,6 +26,7 @@ def describe_actor(
     loss: Callable[..., tuple[Array, dict[str, Array]]],
     value: Callable[[Tree], Array],
     distance: Callable[[Tree, Tree], Array],
+    drift: Callable[[Tree, dict[str, Array], Array], Array],
     has_target: bool,
     learning_rate: float,
     tau: float,
@@ -45,6 +46,7 @@ def describe_actor(
         target_every=period(tau),
         acts=True,
         distance=distance,
+        drift=drift,
     )
 
 

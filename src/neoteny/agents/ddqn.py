@@ -69,14 +69,22 @@ def make(
         random = jax.random.randint(action_key, greedy.shape, 0, problem.num_actions)
         return jnp.where(jax.random.uniform(chance_key, greedy.shape) < epsilon, random, greedy)
 
+    def epsilon_at(step: Array) -> Array:
+        progress = jnp.minimum(step / exploration_steps, 1.0)
+        return config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
+
     def sample(params: Tree, obs: Array, key: Array) -> Array:
         return explore(params, obs, key, config.epsilon_end)
 
     def act(params: Tree, acting: Array, obs: Array, step: Array) -> tuple[Array, Array]:
         acting, key = jax.random.split(acting)
-        progress = jnp.minimum(step / exploration_steps, 1.0)
-        epsilon = config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
-        return explore(params, obs, key, epsilon), acting
+        return explore(params, obs, key, epsilon_at(step)), acting
+
+    def drift(values: Array, batch: dict[str, Array], step: Array) -> Array:
+        """[a != argmax Q(s, .)] - epsilon (1 - 1 / |A|), the disagreement with what is greedy now beyond that of random
+        actions: 0 on average for what the present policy does (ours)."""
+        differs = values.argmax(axis=-1) != batch["action"]
+        return differs - epsilon_at(step) * (1.0 - 1.0 / problem.num_actions)
 
     def target(state: State, batch: dict[str, Array]) -> Array:
         """y = r + gamma (1 - terminated) Q'(s', argmax_a Q(s', a))."""
@@ -101,6 +109,7 @@ def make(
         target_every=target_updates,
         acts=True,
         distance=lambda values, earlier: ((values - earlier) ** 2).mean(axis=-1),
+        drift=drift,
     )
 
     def init(key: Array) -> State:

@@ -9,6 +9,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.random import key_data
@@ -30,6 +31,11 @@ from neoteny.agents.problem import Problem
 from neoteny.networks import Critics, Gaussian, SimBa
 
 Tree = Any
+EDGE = 1e-6
+"""How near to a bound, over the action scale, actions are no longer told apart."""
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(32)
+SHARES = SHARES / SHARES.sum()
+"""Where a function of a standard normal is looked at for its mean, and the share of each place in it."""
 
 
 @jax.tree_util.register_dataclass
@@ -78,6 +84,10 @@ def make(
     def bounded_log_std(raw: Array) -> Array:
         return config.log_std_min + 0.5 * (config.log_std_max - config.log_std_min) * (jnp.tanh(raw) + 1.0)
 
+    def log_slope(x: Array) -> Array:
+        """log of the derivative of tanh(x) scale: log(1 - tanh(x)^2) in a form that keeps its digits near 1."""
+        return jnp.log(scale) + 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
+
     def draw(outputs: tuple[Array, Array], key: Array) -> tuple[Array, Array]:
         """An action and its log density, (batch,): Gaussian, tanh, scale, with the change of variables."""
         mean, raw = outputs
@@ -85,8 +95,7 @@ def make(
         noise = jax.random.normal(key, mean.shape)
         x = mean + jnp.exp(log_std) * noise
         log_prob = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
-        # log(1 - tanh(x)^2), in a form that keeps its digits where tanh is near 1
-        log_prob -= jnp.log(scale) + 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
+        log_prob -= log_slope(x)
         return jnp.tanh(x) * scale + middle, log_prob.sum(axis=-1)
 
     def policy(params: Tree, obs: Array) -> Array:
@@ -133,6 +142,22 @@ def make(
         # With expm1, so that Gaussians that are almost the same keep their digits.
         return jnp.clip((wider + 0.5 * jnp.expm1(-2.0 * wider) + 0.5 * apart**2).sum(axis=-1), 0.0, 100.0)
 
+    def drift(outputs: tuple[Array, Array], batch: dict[str, Array], step: Array) -> Array:
+        """-log pi(a|s) less the entropy of pi at s, in nats: 0 on average for what the present policy does (ours).
+
+        The entropy is that after the tanh, by quadrature. Float32 does not tell actions within EDGE of a bound apart,
+        so actions and means are taken to be at most there.
+        """
+        mean, raw = outputs
+        log_std = bounded_log_std(raw)
+        furthest = np.arctanh(1.0 - EDGE)
+        mean = jnp.clip(mean, -furthest, furthest)
+        x = jnp.arctanh(jnp.clip((batch["action"] - middle) / scale, EDGE - 1.0, 1.0 - EDGE))
+        surprise = 0.5 * ((x - mean) * jnp.exp(-log_std)) ** 2 + log_slope(x)
+        around = mean + jnp.exp(log_std) * jnp.asarray(NODES)[:, None, None]
+        entropy = 0.5 + jnp.tensordot(jnp.asarray(SHARES), log_slope(around), axes=1)
+        return (surprise - entropy).sum(axis=-1)  # both without log_std + log(2 pi) / 2
+
     def adamw() -> optax.GradientTransformation:
         return optax.adamw(config.lr, weight_decay=config.weight_decay)
 
@@ -145,6 +170,7 @@ def make(
             actor_loss,
             value=lambda outputs: outputs[0],
             distance=divergence,
+            drift=drift,
             has_target=False,
             learning_rate=config.lr,
             tau=config.tau,

@@ -88,6 +88,14 @@ def make(
     def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
         return apply(critics, params, batch["obs"], batch["action"])
 
+    def drift(raw: Array, batch: dict[str, Array], step: Array) -> Array:
+        """||pi(s) - a||^2 / (noise variance x |A|): 1 on average for what the present policy does (ours).
+
+        Without exploration noise, in units of the action scale.
+        """
+        noise = (config.exploration_noise or 1.0) * scale
+        return (((bounded(raw) - batch["action"]) / noise) ** 2).mean(axis=-1)
+
     actor_adam, critics_adam = (adam(rate, config.weight_decay) for rate in (config.actor_lr, config.critic_lr))
     networks = {
         "actor": describe_actor(
@@ -98,6 +106,7 @@ def make(
             actor_loss,
             value=lambda raw: raw,
             distance=lambda raw, earlier: ((bounded(raw) - bounded(earlier)) ** 2).mean(axis=-1),
+            drift=drift,
             has_target=True,
             learning_rate=config.actor_lr,
             tau=config.tau,

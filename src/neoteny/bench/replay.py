@@ -20,7 +20,7 @@ from neoteny.bench.frames import FrameCost, measure_frames
 from neoteny.bench.peers import PEERS
 from neoteny.bench.timing import alternate
 from neoteny.replay.ages.ageing import Floats
-from neoteny.replay.ages.schedules import EmphasizeRecent, GeometricDecay, LinearDecay, Uniform
+from neoteny.replay.ages.schedules import EmphasizeRecent, GeometricDecay, LinearDecay, TruncatedGeometric, Uniform
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import AgeWeightedSampler, BucketedSampler, ReferenceSampler, Sampler
@@ -36,6 +36,8 @@ FIELDS: dict[str, tuple[int, ...]] = {
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MAIN_SIZE = 1_000_000
 FRAMES = 100_000
+CONSTANT_TIME = ("SWD exact", "SWD auto", "geometric", "truncated geometric")
+"""The samplers whose draws must cost the same in a buffer of any size, and about what uniform ones do."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,18 @@ def measure(size: int, rounds: int) -> list[Row]:
     buffer = ReplayBuffer(size, FIELDS, AgeWeightedSampler(Uniform()))
     _extend(buffer, size - 1)
     uniform, exact = AgeWeightedSampler(Uniform()), AgeWeightedSampler(LinearDecay())
-    filling = _compare(buffer, {"uniform, filling": uniform, "SWD exact, filling": exact}, rounds, {})
+    auto, geometric = AgeWeightedSampler(LinearDecay("auto")), AgeWeightedSampler(GeometricDecay())
+    truncated = AgeWeightedSampler(TruncatedGeometric(size / 3))
+    growing: dict[str, Sampler] = {"uniform": uniform, "SWD exact": exact, "SWD auto": auto}
+    growing |= {"geometric": geometric, "truncated geometric": truncated}
+    filling = _compare(buffer, {f"{name}, filling": sampler for name, sampler in growing.items()}, rounds, {})
     _extend(buffer, 1 + size // 3)
     full: dict[str, Sampler] = {
         "uniform": uniform,
         "SWD exact": exact,
-        "geometric (table)": AgeWeightedSampler(GeometricDecay()),
+        "SWD auto": auto,
+        "geometric": geometric,
+        "truncated geometric": truncated,
         "ERE (table)": AgeWeightedSampler(EmphasizeRecent()),
         "SWD bucketed (paper)": BucketedSampler(LinearDecay()),
         "SWD bucketed, cached": BucketedSampler(LinearDecay(), cached=True),
@@ -175,14 +183,26 @@ def judge(rows: list[Row], frames: FrameCost | None) -> list[Bar]:
         assert exact.draw_us
         bars += [
             Bar("uniform sample / bare integers + take(out=), N = 1M", uniform.sample_us / bare.sample_us, 1.3),
-            Bar("SWD exact sample / uniform sample, N = 1M", exact.sample_us / uniform.sample_us, 1.1),
+            *(
+                Bar(f"{name} sample / uniform sample, N = 1M", at[MAIN_SIZE, name].sample_us / uniform.sample_us, 1.1)
+                for name in CONSTANT_TIME
+            ),
+            *(
+                Bar(
+                    f"{name} sample / uniform sample, N = 1M, filling",
+                    at[MAIN_SIZE, f"{name}, filling"].sample_us / at[MAIN_SIZE, "uniform, filling"].sample_us,
+                    1.25,
+                )
+                for name in CONSTANT_TIME
+            ),
             Bar("SWD reference draw / SWD exact draw, N = 1M", reference.draw_us / exact.draw_us, 100, False),
             Bar("PER sample and update / uniform sample, N = 1M", per.sample_us / uniform.sample_us, 3.5),
             Bar("PER x SWD sample and update / uniform sample, N = 1M", product.sample_us / uniform.sample_us, 6),
         ]
-    small, large = at.get((min(SIZES), "SWD exact")), at.get((max(SIZES), "SWD exact"))
-    if small and large and small.draw_us and large.draw_us:
-        bars.append(Bar("SWD exact draw, N = 10M / N = 10k", large.draw_us / small.draw_us, 1.5))
+    for name in CONSTANT_TIME:
+        small, large = at.get((min(SIZES), name)), at.get((max(SIZES), name))
+        if small and large and small.draw_us and large.draw_us:
+            bars.append(Bar(f"{name} draw, N = 10M / N = 10k", large.draw_us / small.draw_us, 1.5))
     if frames and frames.resident_bytes and frames.transitions == FRAMES:
         bars.append(Bar("GB resident for 100k frames", frames.resident_bytes / 1e9, 0.85))
     return bars

@@ -32,6 +32,7 @@ COMMANDS = {
     "evaluate": "evaluate a run's policy over whole episodes, with a video if asked for",
     "inspect": "say what a run is and how far it got, with a digest of each part of its state",
     "diagnose": "show how plasticity moved over a run, and which measures left what runs that learn well show",
+    "advise": "say what a replay's schedule does and which T it could have: neoteny advise RUN, ARCHIVE or SB3 BUFFER",
     "sweep": "carry out a plan of many runs, one on each core or on a Ray cluster: neoteny sweep PLAN",
     "reproduce": "carry out the plan of one of the paper's claims: neoteny reproduce swd/fig2 [--scale laptop]",
     "report": "a page with a verdict in words, figures and tables: neoteny report DIR... [--plan swd/fig2]",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
+from neoteny.plasticity.drift import Curve, age_ranges, late_curve
 from neoteny.plasticity.verdict import RULES, Observation, judge, rising
 from neoteny.runs.records import read_metrics, runs_in
 from neoteny.wording import counted
@@ -74,7 +75,27 @@ def describe(directory: Path) -> str:
             mark = "outside" if finding.outside and not learning else ""
             numbers = f"{finding.first:>10.3g}{finding.late:>10.3g}"
             lines.append(f"  {mark:<10}{finding.rule.measure:<22}{numbers}   {finding.rule.healthy}")
+    lines += _drift_table(directory)
     return "\n".join([*lines, "", verdict(by_network, learning), *([] if learning else [OTHER_CAUSES])])
+
+
+def drift_of(directory: Path) -> Curve | None:
+    """The drift of each range of age over the last quarter of a run; None if it was not measured."""
+    lines = _probes(directory)
+    names = {name for line in lines for name in line if name.startswith("drift")}
+    return late_curve({name: [line[name] for line in lines if name in line] for name in names})
+
+
+def _drift_table(directory: Path) -> list[str]:
+    curve = drift_of(directory)
+    if curve is None:
+        return []
+    bounds = age_ranges(curve.num_stored)
+    lines = ["\n  drift over the last quarter: how far what was done is from what would be done now"]
+    lines.append(f"  {'age':<24}{'drift':>10}{'far off':>10}")
+    for low, high, mean, far in zip(bounds[:-1], bounds[1:], curve.means, curve.far, strict=True):
+        lines.append(f"  {f'{low + 1:,} to {high:,}':<24}{mean:>10.3g}{far:>10.0%}")
+    return lines
 
 
 def verdict(by_network: dict[str, list[Observation]], learning: bool | None) -> str:
@@ -98,7 +119,8 @@ def verdict(by_network: dict[str, list[Observation]], learning: bool | None) -> 
 
 
 def draw(directories: list[Path], picture: Path) -> None:
-    """Every measure over training, a panel each, a line for each network of each run."""
+    """Every measure over training, a panel each, a line for each network of each run; and drift over age, of each run
+    in which it was measured."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 9), layout="constrained")
@@ -113,7 +135,13 @@ def draw(directories: list[Path], picture: Path) -> None:
             panel.axhline(rule.bound, color="black", linestyle="--", linewidth=0.8)
         panel.set(title=rule.measure, xlabel="step")
         panel.grid(alpha=0.25)
-    for panel in panels[len(RULES) :]:
+    drifts = {directory.name: curve for directory in directories if (curve := drift_of(directory)) is not None}
+    for name, curve in drifts.items():
+        panels[len(RULES)].plot(curve.ages, curve.means, label=name)
+    if drifts:
+        panels[len(RULES)].set(title="drift, last quarter", xlabel="age, in transitions", xscale="log")
+        panels[len(RULES)].grid(alpha=0.25)
+    for panel in panels[len(RULES) + bool(drifts) :]:
         panel.set_axis_off()
     panels[0].legend(fontsize=7)
     figure.savefig(picture, dpi=110)

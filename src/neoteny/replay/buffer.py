@@ -17,6 +17,7 @@ from neoteny.replay.ages.schedules import Uniform
 from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw, Drawer
 from neoteny.replay.frames import Frames, FrameStore, split_fields
+from neoteny.replay.moving import MovingDrawer
 from neoteny.replay.nstep import NEEDED, check_n_step, n_step
 from neoteny.replay.priority import PrioritizedSampler, PriorityDrawer
 from neoteny.replay.recent import RecentDraws
@@ -173,9 +174,10 @@ class ReplayBuffer:
         """
         self._check_not_empty()
         check_batch_size(batch_size)
-        if self._by_age is None:
-            schedule = getattr(self.sampler, "schedule", None)
-            self._by_age = AgeWeightedSampler(Uniform() if schedule is None else schedule)
+        schedule = getattr(self._drawer if isinstance(self._drawer, MovingDrawer) else self.sampler, "schedule", None)
+        schedule = Uniform() if schedule is None else schedule
+        if self._by_age is None or self._by_age.schedule != schedule:
+            self._by_age = AgeWeightedSampler(schedule)
         ring = self._ring
         return self.gather(self._by_age.positions(rng, batch_size, ring.num_stored, ring.num_envs, ring.clock))
 
@@ -212,6 +214,17 @@ class ReplayBuffer:
         if not isinstance(self._drawer, PriorityDrawer):
             raise TypeError(f"{self.sampler} has no priorities to update; PrioritizedSampler has")
         self._drawer.update(batch, errors)
+
+    def set_decay_steps(self, decay_steps: float) -> None:
+        """Set the T of a sampler whose T moves: every draw from now on is by it. Part of the state."""
+        if not isinstance(self._drawer, MovingDrawer):
+            raise TypeError(f"{self.sampler} has no T that can be set; MovingDecaySampler has")
+        self._drawer.set_decay_steps(decay_steps)
+
+    @property
+    def decay_steps(self) -> float | None:
+        """The T that was set last; None if none was."""
+        return self._drawer.decay_steps if isinstance(self._drawer, MovingDrawer) else None
 
     def with_sampler(self, sampler: Attachable, seed: int | None = None) -> ReplayBuffer:
         """Another sampler over the same transitions, with draws of its own; what either adds, both hold."""

@@ -24,6 +24,7 @@ from neoteny.replay.ages.schedules import (
 )
 from neoteny.replay.buffer import Attachable
 from neoteny.replay.combined import CombinedSampler
+from neoteny.replay.moving import MovingDecaySampler
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS
 from neoteny.wording import did_you_mean
@@ -89,6 +90,8 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
     arguments = {field: numbers[number] for number, field in named.numbers.items() if number in numbers}
     if "decay_steps" in named.numbers and "decay_fraction" not in arguments:
         arguments.setdefault("decay_steps", default_decay_steps)
+    if arguments.get("decay_steps") == "drift":
+        return _moved_by_drift(name, sampler, arguments)
     try:
         schedule = named.schedule(**arguments) if named.schedule else None
         if (named.prioritised or named.combined) and sampler != "exact":
@@ -101,6 +104,19 @@ def make_sampler(name: str, sampler: str, default_decay_steps: float, numbers: M
         raise UsageError(str(error)) from error
     assert schedule is not None
     return _by_age(sampler, schedule)
+
+
+def _moved_by_drift(name: str, sampler: str, arguments: Mapping[str, Any]) -> Attachable:
+    if name != "swd" or sampler != "exact":
+        raise UsageError(
+            f"--decay-steps drift is for --replay swd with --replay-sampler exact, got {name} with {sampler}"
+        )
+    if "decay_fraction" in arguments:
+        raise UsageError(f"give --decay-steps or --decay-fraction, got drift and {arguments['decay_fraction']}")
+    try:
+        return MovingDecaySampler(**{field: value for field, value in arguments.items() if field == "min_weight"})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def name_and_numbers(schedule: Schedule) -> tuple[str, dict[str, Any]]:

@@ -20,8 +20,9 @@ def chart(panel: Lines | Dots, styles: Mapping[str, Look]) -> Figure:
 
 def _lines(panel: Lines, styles: Mapping[str, Look]) -> Figure:
     traces = [trace for one in panel.curves for trace in _curve(one, styles[one.method])]
+    axis: Figure = {"title": _title(panel.xlabel), "tickformat": "~s" if panel.xlabel == "step" or panel.log else ""}
     layout = {
-        "xaxis": {"title": _title(panel.xlabel), "tickformat": "~s" if panel.xlabel == "step" else ""},
+        "xaxis": {**axis, "type": "log"} if panel.log else axis,
         "yaxis": {"title": _title(panel.ylabel)},
         "height": 330 + 20 * max(0, len(panel.curves) - 2),
         "margin": {"l": 58, "r": 12, "t": 8, "b": 44},

@@ -80,6 +80,8 @@ def _lines(ax: Any, panel: Lines, styles: Mapping[str, Look]) -> None:
     ax.set_title(_short(panel.title), fontsize=10)
     ax.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     ax.grid(alpha=0.25)
+    if panel.log:
+        ax.set_xscale("log")
     if panel.xlabel == "step":
         ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1_000:,g}k" if value else "0")
     if panel.curves:

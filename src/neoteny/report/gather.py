@@ -14,6 +14,7 @@ from neoteny.report.sections import (
     aggregate_section,
     curve_section,
     difference_section,
+    drift_section,
     improvement_section,
     plasticity_sections,
     profile_section,
@@ -97,6 +98,7 @@ def gather(records: Sequence[Record], about: About, claims: Sequence[Claim] | No
         runtime_section(records, methods),
         *plasticity_sections(records, methods),
         age_section(records, methods),
+        drift_section(records, methods),
     )
     kept = tuple(section for section in sections if section.panels)
     notes = tuple(_notes(records, scores, bounds))

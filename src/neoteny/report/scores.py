@@ -204,8 +204,8 @@ def _evaluations(history: History) -> Series:
 
 
 def _shown(name: str) -> bool:
-    """Return whether a report shows a series: ages, and each measure of each network on each batch."""
-    return name.startswith("age_") or (name.startswith(("probe/", "batch/")) and name.count("/") == 2)
+    """Return whether a report shows a series: ages, drift, and each measure of each network on each batch."""
+    return name.startswith(("age_", "drift")) or (name.startswith(("probe/", "batch/")) and name.count("/") == 2)
 
 
 def made_by(facts: Mapping[str, Any]) -> str:

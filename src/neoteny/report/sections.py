@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from neoteny.plasticity.drift import late_curve
 from neoteny.report import words
 from neoteny.report.scores import Record
 from neoteny.report.shapes import Curve, Dot, Dots, Lines, Section, curve
 from neoteny.report.statistics import Estimate, profiles
 from neoteny.report.verdict import Finding
+from neoteny.wording import counted
 
 SPREAD = "Mean over runs, and one standard deviation of them around it."
 MEASURES = {
@@ -160,7 +162,7 @@ def plasticity_sections(records: Sequence[Record], methods: Sequence[str]) -> It
     names: set[str] = set()
     for task in tasks_of(records):
         here = [record for record in records if record.task == task]
-        measured = {name.split("/")[1] for record in here for name in record.series if "/" in name}
+        measured = {name.split("/")[1] for record in here for name in record.series if name.count("/") == 2}
         networks = sorted(measured, key=lambda name: (name == "actor", name))
         for network in networks:
             lines = [
@@ -191,3 +193,25 @@ def age_section(records: Sequence[Record], methods: Sequence[str]) -> Section:
         if curves := _curves(here, methods, "age_mean"):
             panels.append(Lines(task, "step", "mean age, in transitions", curves))
     return Section("ages", "Sampled ages", "The mean age of what was replayed. " + SPREAD, tuple(panels))
+
+
+def drift_section(records: Sequence[Record], methods: Sequence[str]) -> Section:
+    """How far what was done at each age is from what would be done now, late in the runs."""
+    panels = []
+    for task in tasks_of(records):
+        curves = []
+        for method in methods:
+            mine = [record for record in records if (record.task, record.method) == (task, method)]
+            measured = [late_curve({name: values for name, (_, values) in record.series.items()}) for record in mine]
+            if known := [one for one in measured if one is not None]:
+                means = np.array([one.means for one in known])
+                middle, spread = means.mean(axis=0), means.std(axis=0, ddof=1) if len(known) > 1 else 0.0
+                ages = np.mean([one.ages for one in known], axis=0)
+                curves.append(Curve(method, ages, middle, middle - spread, middle + spread, counted(len(known), "run")))
+        if curves:
+            panels.append(Lines(task, "age, in transitions", "drift", tuple(curves), log=True))
+    text = (
+        "How far what was done at each age is from what the agent would do now, over the last quarter of a run's "
+        "measurements; docs/plasticity.md says in which units. " + SPREAD
+    )
+    return Section("drift", "Drift over age", text, tuple(panels))

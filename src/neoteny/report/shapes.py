@@ -48,6 +48,8 @@ class Lines:
     xlabel: str
     ylabel: str
     curves: tuple[Curve, ...]
+    log: bool = False
+    """Whether the lower axis is logarithmic."""
 
 
 class Dot(NamedTuple):

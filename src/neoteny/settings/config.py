@@ -48,9 +48,10 @@ class ReplayConfig:
     """Transitions held."""
     n_step: int = 1
     """Rewards summed before bootstrapping."""
-    decay_steps: float | Literal["auto"] | None = None
+    decay_steps: float | Literal["auto", "drift"] | None = None
     """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000. For swd and
-    swd-per also auto: a tenth of what is stored."""
+    swd-per also auto: a tenth of what is stored. For swd also drift, which is experimental: the largest T that draws
+    little of what is far from what the agent would do now."""
     decay_fraction: float | None = None
     """T of swd and swd-per as a fraction of what is stored, instead of --decay-steps."""
     min_weight: float | None = None
@@ -239,6 +240,11 @@ class TrainConfig:
     def planned_updates(self, steps: int) -> int:
         """Return the updates that a run of so many steps makes."""
         return int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
+
+    @property
+    def follows_drift(self) -> bool:
+        """Whether T is set from drift while the run goes on."""
+        return self.replay.decay_steps == "drift"
 
     def default_decay_steps(self) -> float:
         """The paper's T for this agent."""

@@ -111,7 +111,7 @@ def _numbers() -> ConstructorRegistry:
     readers: dict[Any, Callable[[str], float]] = {int: whole_number, float: number}
     kinds: dict[Any, tuple[Any, tuple[str, ...]]] = {kind: (kind, ()) for kind in readers}
     kinds |= {kind | None: (kind, ("None",)) for kind in readers}
-    kinds |= {kind | Literal["auto"] | None: (kind, ("None", "auto")) for kind in readers}
+    kinds |= {kind | Literal["auto", "drift"] | None: (kind, ("None", "auto", "drift")) for kind in readers}
     lists: dict[Any, Any] = {tuple[int, ...] | None: int, tuple[float, ...] | None: float}
 
     def several(words: list[str], kind: Any) -> tuple[float, ...]:

@@ -26,6 +26,7 @@ from neoteny.runs.session import Session, state_of
 from neoteny.settings.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.guards import NotFinite, drop, finite, stop_if_halted
+from neoteny.training.measurements import measure
 from neoteny.training.progress import Progress
 from neoteny.training.settling import settle
 from neoteny.training.setup import Setup
@@ -190,10 +191,8 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
     before, after = session.updates, session.updates + count
     session.metrics = report.metrics
     session.pending.append((batch, report))
-    every = config.plasticity.probe_every
-    if setup.probes is not None and (before == 0 or after // every > before // every):
-        measured = setup.probes.measure(session, rows[:1], {name: value[:1] for name, value in pixels.items()})
-        run.log(session.step, updates=after, **measured)
+    measured = measure(session, setup, run, rows[:1], {name: value[:1] for name, value in pixels.items()}, after)
+    if measured:
         progress.measured(measured)
     for index, (remedy, operate) in enumerate(setup.surgeries):
         if remedy.done(after) > remedy.done(before):

@@ -18,6 +18,7 @@ from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import compiled, keep_compiled, start_on
+from neoteny.measuring.drift import Drift
 from neoteny.measuring.probes import Probes
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
@@ -45,6 +46,8 @@ class Setup:
     surgeries: tuple[tuple[Remedy, Any], ...]
     """The remedies that do surgery, each with its compiled function (state, rows, pixels, key) -> state."""
     probes: Probes | None
+    drift: Drift | None
+    """Measured with the probes, and where T follows from it."""
     evaluation_envs: SyncVectorEnv | None
     facts: dict[str, Any]
     """What is recorded of its surroundings."""
@@ -94,6 +97,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         remedies,
         compiled_surgeries(remedies, agent, unpack),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
+        Drift(agent, unpack, config.seed) if config.plasticity.probe_every or config.follows_drift else None,
         _evaluation_envs(config, make_env),
         facts,
     )
@@ -116,6 +120,8 @@ def _begin(agent: Agent, config: TrainConfig) -> Any:
     """Return the agent's first state, after a look at whether agent and remedies fit each other."""
     for remedy in config.remedies:
         remedy.check_agent(agent)
+    if config.follows_drift and all(network.drift is None for network in agent.networks.values()):
+        raise UsageError(f"--decay-steps drift needs an agent that measures drift, and {config.agent_name} does not")
     state = agent.init(jax.random.key(config.seed))
     check_state(state, agent.networks)
     return state
