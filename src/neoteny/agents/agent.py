@@ -95,6 +95,9 @@ class TrainableNetwork:
     """Whether actions are chosen by it."""
     distance: Callable[[Tree, Tree], Array] | None = None
     """(outputs, earlier outputs) -> how far apart they are, (batch,): what its churn is measured by."""
+    project: Callable[[Tree], Tree] | None = None
+    """trained parameters -> those that keep to its constraint, such as weights of norm 1; None if it has none. `init`
+    keeps to it, and it is applied after every step and after surgery."""
 
     @property
     def weighted(self) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from neoteny.errors import UsageError
+
+Network = Literal["mlp", "simba", "layernorm", "crelu", "spectral", "simbav2"]
+"""The networks that --network chooses from: see docs/training.md."""
 
 
 def _check(config: object) -> None:
@@ -70,7 +73,9 @@ class TD3Config(Facts):
     usual_eval_every: ClassVar = 10_000
     one_thread: ClassVar = True
     widths: tuple[int, ...] = (256, 128)
-    """Hidden layers of actor and critics."""
+    """Hidden layers of actor and critics; of simba and simbav2 the blocks, which have one width."""
+    network: Network = "mlp"
+    """What actor and critics are made of."""
     actor_lr: float = 1e-4
     """Adam's learning rate for the actor."""
     critic_lr: float = 1e-3
@@ -111,13 +116,15 @@ class SACConfig(Facts):
     usual_eval_every: ClassVar = 10_000
     one_thread: ClassVar = False
     actor_width: int = 128
-    """SimBa's width in the actor."""
+    """The actor's width: of SimBa's blocks, or of every hidden layer."""
     actor_blocks: int = 1
-    """SimBa's residual blocks in the actor."""
+    """SimBa's residual blocks in the actor; networks without blocks have one hidden layer more than that."""
     critic_width: int = 512
-    """SimBa's width in the critics."""
+    """The critics' width."""
     critic_blocks: int = 2
-    """SimBa's residual blocks in the critics."""
+    """SimBa's residual blocks in the critics; as for the actor."""
+    network: Network = "simba"
+    """What actor and critics are made of."""
     num_critics: int = 2
     """Critics; targets and actor use the smallest value."""
     lr: float = 1e-4
@@ -164,9 +171,11 @@ class DDQNConfig(Facts):
     for_vectors: ClassVar = ("widths",)
     for_pixels: ClassVar = ("cnn_width",)
     widths: tuple[int, ...] = (120, 84)
-    """Hidden layers for vector observations."""
+    """Hidden layers for vector observations; of simba and simbav2 the blocks, which have one width."""
     cnn_width: int = 512
     """The dense layer after the convolutions, for pixels."""
+    network: Network = "mlp"
+    """What it is made of; for pixels mlp is the Nature CNN, and simba and simbav2 are not."""
     lr: float = 1e-4
     """Adam's learning rate."""
     gamma: float = 0.99

@@ -12,7 +12,7 @@ from jax import Array
 
 from neoteny.agents.agent import TrainableNetwork, squared_errors
 from neoteny.agents.problem import Problem
-from neoteny.networks import anatomy
+from neoteny.networks import anatomy, new_variables, projection
 
 Tree = Any
 Forward = Callable[[Tree, Tree, dict[str, Array]], Tree]
@@ -35,7 +35,7 @@ def describe_actor(
         "actor",
         "policy",
         anatomy(module),
-        init=lambda key: module.init(key, jnp.zeros((1, *problem.obs_shape))),
+        init=lambda key: new_variables(module, key, jnp.zeros((1, *problem.obs_shape))),
         optimiser=optimiser,
         forward=forward,
         loss=loss,
@@ -45,6 +45,7 @@ def describe_actor(
         target_every=period(tau),
         acts=True,
         distance=distance,
+        project=projection(module),
     )
 
 
@@ -63,7 +64,7 @@ def describe_critics(
         "critics",
         "value",
         anatomy(module),
-        init=lambda key: module.init(key, obs, action),
+        init=lambda key: new_variables(module, key, obs, action),
         optimiser=optimiser,
         forward=forward,
         loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
@@ -71,6 +72,7 @@ def describe_critics(
         learning_rate=learning_rate,
         target_every=period(tau),
         distance=lambda values, earlier: ((values - earlier) ** 2).sum(axis=0),
+        project=projection(module),
     )
 
 

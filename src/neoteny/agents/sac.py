@@ -27,7 +27,7 @@ from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
 from neoteny.agents.problem import Problem
-from neoteny.networks import Critics, Gaussian, SimBa
+from neoteny.networks import Critics, Gaussian, trunk_of_blocks
 
 Tree = Any
 
@@ -63,10 +63,12 @@ def make(
     config: SACConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """SAC for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
-    actor_trunk = network if network is not None else SimBa(config.actor_width, config.actor_blocks)
-    critic_trunk = network if network is not None else SimBa(config.critic_width, config.critic_blocks)
-    actor = Gaussian(actor_trunk, problem.num_actions)
-    critics = Critics(critic_trunk, config.num_critics)
+
+    def trunk(part: str, width: int, blocks: int) -> nn.Module:
+        return network if network is not None else trunk_of_blocks(config.network, width, blocks, f"--{part}-width")
+
+    actor = Gaussian(trunk("actor", config.actor_width, config.actor_blocks), problem.num_actions)
+    critics = Critics(trunk("critic", config.critic_width, config.critic_blocks), config.num_critics)
     adam = optax.adam(config.lr)
     learner = Learner(remedies)
     apply = learner.apply

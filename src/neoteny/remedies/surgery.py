@@ -113,15 +113,17 @@ def put(tree: Tree, path: Path, value: Any) -> Tree:
 def masks(params: Tree, flagged: Mapping[Path, Array], hidden: Sequence[HiddenLayer]) -> tuple[Tree, Tree]:
     """Which parameters come into the flagged units, and which go out of them: two trees of booleans like `params`.
 
-    A unit is a column of its own kernel, and a row of each that reads it. A convolution's channel that is flattened
-    has a row for every position: the channels come last, so the mask repeats as a whole.
+    A unit is a column of its own kernel, an entry of what is its own beside the kernel (`HiddenLayer.per_unit`), and a
+    row of each kernel that reads it. A convolution's channel that is flattened has a row for every position, and a unit
+    with CReLU two: the units come last, so the mask repeats as a whole.
     """
     into = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, bool), params)
     out = into
     for layer in hidden:
         mask = flagged[layer.incoming]
-        own = {name: jnp.broadcast_to(mask, leaf.shape) for name, leaf in at(params, layer.incoming).items()}
-        into = put(into, layer.incoming, own)
+        for path in (layer.incoming, *layer.per_unit):
+            own = {name: jnp.broadcast_to(mask, leaf.shape) for name, leaf in at(params, path).items()}
+            into = put(into, path, own)
         for reader in layer.outgoing:
             path = (*reader, "kernel")
             kernel = at(params, path)
