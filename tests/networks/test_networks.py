@@ -224,13 +224,15 @@ def test_the_kernel_equals_the_jacobians(network: Any, which: str) -> None:
     def f(outputs: Any) -> Any:
         return own.value(outputs, batch)[:, 0]
 
-    jacobian, layers = jax.jit(lambda p: (jax.jacrev(lambda p: f(forward(p)))(p), _by_name(collect(p, forward, f))))(
-        params
-    )
+    def both(params: Any) -> Any:
+        passed = collect(params, forward, f)
+        jacobian = jax.jacrev(lambda params: f(forward(params)))(params)
+        return jacobian, {"/".join(path): layer for path, layer in passed.layers.items()}
+
+    jacobian, named = jax.jit(both)(params)
+    layers = {tuple(name.split("/")): layer for name, layer in named.items()}
     rows = np.concatenate([np.asarray(leaf, np.float64).reshape(8, -1) for leaf in jax.tree.leaves(jacobian)], axis=1)
-    gram = ntk_gram(
-        {tuple(name.split("/")): layer for name, layer in layers.items()}, modules_of(lambda: forward(params))
-    )
+    gram = ntk_gram(layers, modules_of(lambda: forward(params)))
     np.testing.assert_allclose(gram, rows @ rows.T, rtol=1e-4, atol=1e-4 * np.abs(gram).max())
 
 

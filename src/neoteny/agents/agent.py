@@ -40,6 +40,8 @@ class Agent(NamedTuple):
     networks: its trainable networks by name, for whoever measures or changes them
     renew(state) -> state in which what is trained beside the networks, such as SAC's alpha, is as in a new agent; None
         if nothing is
+    observe(acting, reward, ended) -> acting after a step of the environments, of each its reward and whether its
+        episode ended; None if the agent needs none of it
     """
 
     init: Callable[[Array], Tree]
@@ -50,6 +52,7 @@ class Agent(NamedTuple):
     policy_params: Callable[[Tree], Tree]
     networks: dict[str, TrainableNetwork]
     renew: Callable[[Tree], Tree] | None = None
+    observe: Callable[[Tree, Array, Array], Tree] | None = None
 
 
 @jax.tree_util.register_dataclass

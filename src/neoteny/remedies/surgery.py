@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from neoteny.agents.agent import NetworkState, TrainableNetwork
@@ -60,7 +61,8 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     """An optimiser's state in which everything that belongs to the changed parameters is 0.
 
     Every part of the state that has the parameters' own shape (Adam's moments, a utility) is cleared where they were
-    changed; a whole number without a shape is a count of steps, which `restart` sets to 0.
+    changed; a whole number without a shape is a count of steps, which `restart` sets to 0, but for that of a learning
+    rate's schedule, which is over the whole run.
 
     Adam divides its moments by 1 - beta^count, so that they are right from the first step on. With moments at 0 and a
     count that goes on, the next steps are up to 3.2 x lr; a new Adam's are at most 1 x. So after surgery on layers the
@@ -86,6 +88,8 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
     def clear(node: Any) -> Any:
         if like_params(node):
             return jax.tree.map(lambda part, touch: jnp.where(touch, jnp.zeros_like(part), part), node, changed)
+        if isinstance(node, optax.ScaleByScheduleState):
+            return node
         if jnp.ndim(node) == 0 and jnp.issubdtype(jnp.result_type(node), jnp.integer):
             return jnp.zeros_like(node) if restart else node
         raise ValueError(
@@ -93,7 +97,10 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool) -> Tree:
             "cannot clear it: use an optimiser whose state has the parameters' own shapes, such as optax.adam"
         )
 
-    return jax.tree.map(clear, opt, is_leaf=like_params)
+    def is_whole(node: Any) -> bool:
+        return isinstance(node, optax.ScaleByScheduleState) or like_params(node)
+
+    return jax.tree.map(clear, opt, is_leaf=is_whole)
 
 
 def at(tree: Tree, path: Path) -> Any:

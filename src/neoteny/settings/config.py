@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
+from neoteny.agents.configs import AGENTS, AUTO, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import as_json, checked, config_class, from_settings, setting_types
@@ -201,7 +201,8 @@ class TrainConfig:
                 f"--keep-checkpoints {self.keep_checkpoints} needs checkpoints, and --checkpoint-every 0 makes none"
             )
         object.__setattr__(self, "remedies", checked(self.remedies))
-        self.updates()
+        if self.agent.utd != AUTO:
+            self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
             raise UsageError(f"--sticky is for Atari, and {self.env} is not")
