@@ -72,6 +72,24 @@ def _default_repeat(env_id: str) -> int:
     return 2 if env_id.startswith("dm_control/") else 1
 
 
+def episode_steps(env_id: str) -> int:
+    """Simulator steps of an episode: 1,000 in DeepMind Control, else what Gymnasium has registered."""
+    if env_id.startswith("dm_control/"):
+        return 1_000
+    try:
+        steps = gym.spec(env_id).max_episode_steps
+    except (gym.error.Error, ModuleNotFoundError):
+        steps = None
+    if steps is None:
+        raise UsageError(f"--gamma auto needs the length of an episode, and {env_id} tells none: give --gamma a number")
+    return steps
+
+
+def may_terminate(env_id: str) -> bool:
+    """Whether episodes may terminate, as far as its id tells: those of DeepMind Control only end with their time."""
+    return not env_id.startswith("dm_control/")
+
+
 def versions() -> dict[str, str]:
     """The versions of what an environment's dynamics depend on, as far as they are installed."""
     installed = {}

@@ -40,6 +40,8 @@ class Agent(NamedTuple):
     networks: its trainable networks by name, for whoever measures or changes them
     renew(state) -> state in which what is trained beside the networks, such as SAC's alpha, is as in a new agent; None
         if nothing is
+    observe(acting, reward, ended) -> acting after a step of the environments, of each its reward and whether its
+        episode ended; None if the agent needs none of it
     """
 
     init: Callable[[Array], Tree]
@@ -50,6 +52,7 @@ class Agent(NamedTuple):
     policy_params: Callable[[Tree], Tree]
     networks: dict[str, TrainableNetwork]
     renew: Callable[[Tree], Tree] | None = None
+    observe: Callable[[Tree, Array, Array], Tree] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -98,6 +101,9 @@ class TrainableNetwork:
     drift: Callable[[Tree, dict[str, Array], Array], Array] | None = None
     """(outputs, batch, step) -> how far each stored action is from what would be done at `step` of the run, (batch,).
     Of the network that acts."""
+    project: Callable[[Tree], Tree] | None = None
+    """trained parameters -> those that keep to its constraint, such as weights of norm 1; None if it has none. `init`
+    keeps to it, and it is applied after every step and after surgery."""
 
     @property
     def weighted(self) -> bool:

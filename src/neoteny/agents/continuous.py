@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from neoteny.agents.agent import TrainableNetwork, squared_errors
+from neoteny.agents.agent import TrainableNetwork, squared_errors, td_target
 from neoteny.agents.problem import Problem
-from neoteny.networks import anatomy
+from neoteny.networks import anatomy, new_variables, projection
 
 Tree = Any
 Forward = Callable[[Tree, Tree, dict[str, Array]], Tree]
+
+
+class CriticOutputs(NamedTuple):
+    """What critics give, and how they learn it."""
+
+    size: int
+    """Numbers that each gives for a state and an action."""
+    values: Callable[[Array], Array]
+    """outputs -> values, (critics, batch)."""
+    bootstrap: Callable[[dict[str, Array], float, Array, Array], Array]
+    """(batch, gamma, outputs at the next action, its cost, which is taken off its value) -> what is to be learned."""
+    losses: Callable[[Array, Array], tuple[Array, dict[str, Array]]]
+    """(outputs, what is to be learned) -> the loss of each transition, (batch,), and what `squared_errors` tells."""
+
+
+VALUES = CriticOutputs(
+    1,
+    values=lambda values: values,
+    bootstrap=lambda batch, gamma, values, cost: td_target(batch, gamma, values.min(axis=0) - cost),
+    losses=squared_errors,
+)
+"""Critics that give a value, of which the smallest counts, and learn it by squared errors."""
 
 
 def describe_actor(
@@ -36,7 +58,7 @@ def describe_actor(
         "actor",
         "policy",
         anatomy(module),
-        init=lambda key: module.init(key, jnp.zeros((1, *problem.obs_shape))),
+        init=lambda key: new_variables(module, key, jnp.zeros((1, *problem.obs_shape))),
         optimiser=optimiser,
         forward=forward,
         loss=loss,
@@ -47,6 +69,7 @@ def describe_actor(
         acts=True,
         distance=distance,
         drift=drift,
+        project=projection(module),
     )
 
 
@@ -58,21 +81,23 @@ def describe_critics(
     target: Callable[[Tree, dict[str, Array], Array], Array],
     learning_rate: float,
     tau: float,
+    kind: CriticOutputs = VALUES,
 ) -> TrainableNetwork:
-    """Return the description of critics that learn y = target(state, batch, key) by squared errors."""
+    """Return the description of critics of this kind that learn what target(state, batch, key) tells."""
     obs, action = jnp.zeros((1, *problem.obs_shape)), jnp.zeros((1, problem.num_actions))
     return TrainableNetwork(
         "critics",
         "value",
         anatomy(module),
-        init=lambda key: module.init(key, obs, action),
+        init=lambda key: new_variables(module, key, obs, action),
         optimiser=optimiser,
         forward=forward,
-        loss=lambda values, state, batch, key: squared_errors(values, target(state, batch, key)),
-        value=lambda values, batch: values.T,
+        loss=lambda outputs, state, batch, key: kind.losses(outputs, target(state, batch, key)),
+        value=lambda outputs, batch: kind.values(outputs).T,
         learning_rate=learning_rate,
         target_every=period(tau),
-        distance=lambda values, earlier: ((values - earlier) ** 2).sum(axis=0),
+        distance=lambda outputs, earlier: ((kind.values(outputs) - kind.values(earlier)) ** 2).sum(axis=0),
+        project=projection(module),
     )
 
 

@@ -25,7 +25,7 @@ from neoteny.agents.agent import (
 from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.problem import Problem
-from neoteny.networks import MLP, ActionValues, NatureCNN, anatomy
+from neoteny.networks import ActionValues, anatomy, new_variables, projection, trunk_of_layers, trunk_of_pixels
 
 Tree = Any
 
@@ -44,7 +44,12 @@ def make(
     config: DDQNConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """Double DQN for discrete actions; `network` replaces the trunk."""
-    trunk = network or (NatureCNN(config.cnn_width) if problem.pixels else MLP(config.widths))
+    if network is not None:
+        trunk = network
+    elif problem.pixels:
+        trunk = trunk_of_pixels(config.network, config.cnn_width)
+    else:
+        trunk = trunk_of_layers(config.network, config.widths)
     values = ActionValues(trunk, problem.num_actions)
     learner = Learner(remedies)
     target_updates = max(1, round(config.target_every * config.utd))
@@ -96,8 +101,8 @@ def make(
         "critics",
         "value",
         anatomy(values),
-        init=lambda key: values.init(
-            key, seen(jnp.zeros((1, *problem.obs_shape), jnp.uint8 if problem.pixels else jnp.float32))
+        init=lambda key: new_variables(
+            values, key, seen(jnp.zeros((1, *problem.obs_shape), jnp.uint8 if problem.pixels else jnp.float32))
         ),
         optimiser=adam(config.lr, config.weight_decay),
         forward=lambda params, state, batch: value_of(params, batch["obs"]),
@@ -108,6 +113,7 @@ def make(
         learning_rate=config.lr,
         target_every=target_updates,
         acts=True,
+        project=projection(values),
         distance=lambda values, earlier: ((values - earlier) ** 2).mean(axis=-1),
         drift=drift,
     )

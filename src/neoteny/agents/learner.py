@@ -1,8 +1,8 @@
 """One gradient step, written once for every agent, and the places in it where a remedy may act.
 
 An agent says what each of its networks minimises (`TrainableNetwork.loss`). A step is: the loss of each transition, its
-weighted mean plus the remedies' penalties, the gradient, the optimiser, the remedies' changes after a step; and it is
-taken only if loss and gradient are finite.
+weighted mean plus the remedies' penalties, the gradient, the optimiser, the remedies' changes after a step, the
+network's own projection if it has one; and it is taken only if loss and gradient are finite.
 """
 
 from __future__ import annotations
@@ -182,6 +182,7 @@ class Learner:
                 if remedy.after_step is not None:
                     new, memory = remedy.after_step(new, own.memory.get(remedy.name), seen)
                     new = _remembering(new, remedy, memory)
+            new = _projected(network, new)
             return then(replace(state, **{network.name: new}), loss, told)
 
         # The step is taken inside the condition, so that the state is still updated in place.
@@ -235,9 +236,16 @@ def operate(
             if other.followed is not None:
                 own, memory = other.followed(own, own.memory.get(other.name), changed)
                 own = _remembering(own, other, memory)
-        changes[network.name] = own
+        changes[network.name] = _projected(network, own)
     state = replace(state, **changes)
     return agent.renew(state) if remedy.renews and agent.renew is not None else state
+
+
+def _projected(network: TrainableNetwork, own: NetworkState) -> NetworkState:
+    """A network whose trained parameters keep to its constraint, if it has one."""
+    if network.project is None:
+        return own
+    return replace(own, params={**own.params, "params": network.project(own.params["params"])})
 
 
 def _remembering(own: NetworkState, remedy: Remedy, memory: Tree) -> NetworkState:

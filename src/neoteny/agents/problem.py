@@ -18,6 +18,8 @@ class Problem:
     action_low: NDArray[np.float32] | None
     action_high: NDArray[np.float32] | None
     total_timesteps: int
+    num_envs: int = 1
+    """Environments that step together; a policy does not depend on it."""
 
     def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Half the width of the action space, and its middle."""

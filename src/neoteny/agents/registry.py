@@ -29,6 +29,9 @@ def make_agent(config: AgentConfig, problem: Problem, network: Any = None, remed
     """The agent that `config` describes; `network` replaces its trunks, `remedies` act on how it learns."""
     if network is not None:
         check_network(network, problem)
+        chosen = getattr(config, "network", None)
+        if chosen != getattr(type(config), "network", None):
+            raise UsageError(f"network= replaces the agent's own network: leave out --network {chosen}")
     return MAKERS[type(config)](config, problem, network, remedies)
 
 

@@ -14,21 +14,23 @@ import optax
 from jax import Array
 from jax.random import key_data
 
+from neoteny.agents import returns
 from neoteny.agents.agent import (
     Agent,
     NetworkState,
     UpdateReport,
     many_updates,
     polyak,
-    td_target,
 )
 from neoteny.agents.configs import SACConfig
-from neoteny.agents.continuous import describe_actor, describe_critics
+from neoteny.agents.continuous import VALUES, describe_actor, describe_critics
+from neoteny.agents.distributional import categorical
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
 from neoteny.agents.problem import Problem
-from neoteny.networks import Critics, Gaussian, SimBa
+from neoteny.agents.returns import ReturnStatistics
+from neoteny.networks import Critics, Gaussian, trunk_of_blocks
 
 Tree = Any
 EDGE = 1e-6
@@ -41,10 +43,12 @@ SHARES = SHARES / SHARES.sum()
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Acting:
-    """What acting changes: the key of the policy's samples, and the observations' statistics."""
+    """What acting changes: the key of the policy's samples, and the statistics of observations and of returns."""
 
     key: Array
     norm: Normaliser
+    returns: ReturnStatistics | None
+    """None if rewards are not scaled by them."""
 
 
 @jax.tree_util.register_dataclass
@@ -69,11 +73,15 @@ def make(
     config: SACConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """SAC for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
-    actor_trunk = network if network is not None else SimBa(config.actor_width, config.actor_blocks)
-    critic_trunk = network if network is not None else SimBa(config.critic_width, config.critic_blocks)
-    actor = Gaussian(actor_trunk, problem.num_actions)
-    critics = Critics(critic_trunk, config.num_critics)
-    adam = optax.adam(config.lr)
+
+    def trunk(part: str, width: int, blocks: int) -> nn.Module:
+        return network if network is not None else trunk_of_blocks(config.network, width, blocks, f"--{part}-width")
+
+    actor = Gaussian(trunk("actor", config.actor_width, config.actor_blocks), problem.num_actions)
+    kind = categorical(config.num_bins, config.value_range) if config.num_bins > 1 else VALUES
+    critics = Critics(trunk("critic", config.critic_width, config.critic_blocks), config.num_critics, kind.size)
+    rate = learning_rate(config, problem)
+    adam = optax.adam(rate)
     learner = Learner(remedies)
     apply = learner.apply
     scale, middle = problem.scale()
@@ -110,22 +118,32 @@ def make(
         actor_params, _ = params
         acting_key, key = jax.random.split(acting.key)
         stats = observe(acting.norm, obs)
-        return sample((actor_params, stats), obs, key), Acting(acting_key, stats)
+        return sample((actor_params, stats), obs, key), replace(acting, key=acting_key, norm=stats)
+
+    def observe_rewards(acting: Acting, reward: Array, ended: Array) -> Acting:
+        assert acting.returns is not None
+        return replace(acting, returns=returns.observe(acting.returns, reward, ended, config.gamma))
+
+    def with_scaled_rewards(batch: dict[str, Array], acting: Acting) -> dict[str, Array]:
+        if acting.returns is None:
+            return batch
+        return {**batch, "reward": batch["reward"] / returns.scale(acting.returns, config.value_range)}
 
     def target(state: State, batch: dict[str, Array], key: Array) -> Array:
-        """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi."""
+        """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi, or its distribution."""
         obs = norm(state.acting.norm, batch["next_obs"])
         action, log_prob = draw(apply(actor, state.actor.params, obs), key)
-        values = apply(critics, state.critics.target, obs, action).min(axis=0)
-        return td_target(batch, config.gamma, values - jnp.exp(state.log_alpha) * log_prob)
+        outputs = apply(critics, state.critics.target, obs, action)
+        scaled = with_scaled_rewards(batch, state.acting)
+        return kind.bootstrap(scaled, config.gamma, outputs, jnp.exp(state.log_alpha) * log_prob)
 
     def actor_loss(
         outputs: tuple[Array, Array], state: State, batch: dict[str, Array], key: Array
     ) -> tuple[Array, dict[str, Array]]:
         """alpha log pi(a|s) - min_i Q_i(s, a), a ~ pi; it tells the policy's entropy."""
         action, log_prob = draw(outputs, key)
-        values = apply(critics, state.critics.params, norm(state.acting.norm, batch["obs"]), action).min(axis=0)
-        return jnp.exp(state.log_alpha) * log_prob - values, {"entropy": -log_prob.mean()}
+        values = kind.values(apply(critics, state.critics.params, norm(state.acting.norm, batch["obs"]), action))
+        return jnp.exp(state.log_alpha) * log_prob - values.min(axis=0), {"entropy": -log_prob.mean()}
 
     def of_observations(params: Tree, state: State, batch: dict[str, Array]) -> tuple[Array, Array]:
         return apply(actor, params, norm(state.acting.norm, batch["obs"]))
@@ -159,7 +177,7 @@ def make(
         return (surprise - entropy).sum(axis=-1)  # both without log_std + log(2 pi) / 2
 
     def adamw() -> optax.GradientTransformation:
-        return optax.adamw(config.lr, weight_decay=config.weight_decay)
+        return optax.adamw(rate, weight_decay=config.weight_decay)
 
     networks = {
         "actor": describe_actor(
@@ -175,7 +193,7 @@ def make(
             learning_rate=config.lr,
             tau=config.tau,
         ),
-        "critics": describe_critics(critics, problem, adamw(), of_actions, target, config.lr, config.tau),
+        "critics": describe_critics(critics, problem, adamw(), of_actions, target, config.lr, config.tau, kind),
     }
 
     def begin_alpha() -> dict[str, Any]:
@@ -189,7 +207,11 @@ def make(
             critics=learner.begin(networks["critics"], critics_key),
             **begin_alpha(),
             key=key_data(key),
-            acting=Acting(key_data(acting), init_normaliser(problem.obs_shape)),
+            acting=Acting(
+                key_data(acting),
+                init_normaliser(problem.obs_shape),
+                returns.init(problem.num_envs) if config.scale_rewards else None,
+            ),
             updates=jnp.int32(0),
             actor_loss=jnp.float32(0),
             entropy=jnp.float32(0),
@@ -218,12 +240,18 @@ def make(
     def target_follows(state: State, loss: Array, told: dict[str, Array]) -> State:
         return replace(state, critics=polyak(state.critics, config.tau), updates=state.updates + 1)
 
+    def improve_if_due(state: State, batch: dict[str, Array], finite: Array) -> tuple[State, Array]:
+        due = finite & (state.updates % config.policy_delay == 0)
+        return jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch)
+
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, UpdateReport]:
+        if config.actor_first:
+            state, policy_finite = improve_if_due(state, batch, jnp.bool_(True))
         key, sample_key = jax.random.split(state.key)
         state = replace(state, key=key)
         state, loss, told, finite = learner.step(networks["critics"], state, batch, sample_key, target_follows)
-        due = finite & (state.updates % config.policy_delay == 0)
-        state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch)
+        if not config.actor_first:
+            state, policy_finite = improve_if_due(state, batch, finite)
         metrics = {
             "critic_loss": loss,
             "q": told["q"],
@@ -248,4 +276,12 @@ def make(
         policy_params,
         networks,
         renew if config.tune_alpha else None,
+        observe_rewards if config.scale_rewards else None,
     )
+
+
+def learning_rate(config: SACConfig, problem: Problem) -> optax.ScalarOrSchedule:
+    """Return the learning rate, or how it falls over all updates of the run."""
+    if config.lr_end is None:
+        return config.lr
+    return optax.linear_schedule(config.lr, config.lr_end, max(1, int(problem.total_timesteps * config.utd)))

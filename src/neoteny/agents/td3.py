@@ -25,7 +25,7 @@ from neoteny.agents.configs import TD3Config
 from neoteny.agents.continuous import describe_actor, describe_critics
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.problem import Problem
-from neoteny.networks import MLP, Critics, Deterministic
+from neoteny.networks import Critics, Deterministic, trunk_of_layers
 
 Tree = Any
 
@@ -48,7 +48,7 @@ def make(
     config: TD3Config, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """TD3 for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
-    trunk = network if network is not None else MLP(config.widths)
+    trunk = network if network is not None else trunk_of_layers(config.network, config.widths)
     actor, critics = Deterministic(trunk, problem.num_actions), Critics(trunk)
     learner = Learner(remedies)
     apply = learner.apply

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from neoteny.plasticity.ntk import conv_gram, dense_gram, layer_norm_gram
+from neoteny.networks import Scaler, SpectralDense, largest_singular_value
+from neoteny.plasticity.ntk import conv_gram, dense_gram, layer_norm_gram, scaler_gram, spectral_gram
 
 Tree = Any
 Path = tuple[str, ...]
-_KINDS = (nn.Dense, nn.Conv, nn.LayerNorm)
+_KINDS = (nn.Dense, nn.Conv, nn.LayerNorm, Scaler)
 
 
 class Layer(NamedTuple):
@@ -26,6 +27,8 @@ class Layer(NamedTuple):
     """Its pre-activations z."""
     deltas: Array
     """The gradient of each sample's own f at z."""
+    params: Tree = None
+    """Its parameters, of a layer whose kernel's gradient depends on them: one with spectral normalisation."""
 
 
 class Collected(NamedTuple):
@@ -39,7 +42,8 @@ class Collected(NamedTuple):
 
 
 def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], Array]) -> Collected:
-    """Run ``f(forward(params))``, f giving one number for each sample, and collect every Dense, Conv and LayerNorm.
+    """Run ``f(forward(params))``, f giving one number for each sample, and collect every layer that has parameters:
+    Dense, Conv, LayerNorm, and the scalers of SimBaV2.
 
     Only the modules that `forward` calls count; `f` may call others. A module that is called again with other
     parameters than the first time, such as a frozen copy, counts the first time only. One backward pass of the sum of
@@ -47,7 +51,7 @@ def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], A
     """
 
     def run(params: Tree, nudges: dict[Path, Array] | None) -> tuple[Array, Any]:
-        seen: dict[Path, tuple[Array, Array]] = {}
+        seen: dict[Path, tuple[Array, Array, Tree]] = {}
         owners: dict[Path, Any] = {}
 
         def watch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -61,7 +65,7 @@ def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], A
                 return out
             if nudges is not None:
                 out = out + nudges[path]
-            seen[path] = (args[0], out)
+            seen[path] = (args[0], out, module.variables["params"] if isinstance(module, SpectralDense) else None)
             return out
 
         with nn.intercept_methods(watch):
@@ -70,14 +74,14 @@ def collect(params: Tree, forward: Callable[[Tree], Tree], f: Callable[[Tree], A
         return values.sum(), (seen, values)
 
     _, (shapes, _) = jax.eval_shape(lambda params: run(params, None), params)
-    zeros = {path: jnp.zeros(out.shape, out.dtype) for path, (_, out) in shapes.items()}
+    zeros = {path: jnp.zeros(out.shape, out.dtype) for path, (_, out, _) in shapes.items()}
     (gradients, deltas), (seen, values) = jax.grad(run, argnums=(0, 1), has_aux=True)(params, zeros)
-    layers = {path: Layer(inputs, outputs, deltas[path]) for path, (inputs, outputs) in seen.items()}
+    layers = {path: Layer(inputs, outputs, deltas[path], own) for path, (inputs, outputs, own) in seen.items()}
     return Collected(layers, gradients, values)
 
 
 def modules_of(forward: Callable[[], Any]) -> dict[Path, nn.Module]:
-    """Every Dense, Conv and LayerNorm that `forward` calls, by path, without computing anything."""
+    """Every layer that `collect` would collect of what `forward` calls, by path, without computing anything."""
     modules: dict[Path, nn.Module] = {}
 
     def watch(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -106,6 +110,13 @@ def ntk_gram(layers: dict[Path, Layer], modules: dict[Path, nn.Module]) -> Any:
         if not deltas.any():
             continue
         match module:
+            case SpectralDense():
+                sigma, left, right = largest_singular_value(jnp.asarray(layer.params["kernel"]))
+                total = total + spectral_gram(
+                    inputs, deltas, *map(np.asarray, (layer.params["kernel"], sigma, left, right))
+                )
+            case Scaler():
+                total = total + scaler_gram(module.rate * inputs, deltas)
             case nn.Dense():
                 total = total + dense_gram(inputs, deltas, module.use_bias)
             case nn.LayerNorm():

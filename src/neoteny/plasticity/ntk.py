@@ -36,13 +36,34 @@ def dense_gram(inputs: Any, deltas: Any, bias: bool = True) -> Any:
     return (a @ a.T + float(bias)) * (d @ d.T)
 
 
+def spectral_gram(inputs: Any, deltas: Any, kernel: Any, sigma: Any, left: Any, right: Any) -> Any:
+    """A dense layer with a bias of x W / sigma, sigma = left^T W right the largest singular value of `kernel` W.
+
+    The gradient of each sample for W is (G - <G, W / sigma> left right^T) / sigma, G = x d^T, with its inputs x and
+    deltas d as for `dense_gram`.
+    """
+    a, d = _wide(inputs), _wide(deltas)
+    along = ((a @ _wide(kernel)) * d).sum(axis=1) / sigma
+    first = (a @ _wide(left)) * (d @ _wide(right))
+    crossed = along[:, None] * (along - first) - first[:, None] * along
+    return ((a @ a.T) * (d @ d.T) + crossed) / sigma**2 + d @ d.T
+
+
+def scaler_gram(inputs: Any, deltas: Any) -> Any:
+    """S S^T with S = D o x: a vector that multiplies its `inputs` x (n, d), with `deltas` D (n, d)."""
+    s = _wide(deltas) * _wide(inputs)
+    return s @ s.T
+
+
 def layer_norm_gram(normalised: Any, deltas: Any) -> Any:
     """S S^T + D D^T with S = D o xhat: scale and bias of a LayerNorm, y = scale o xhat + bias.
 
-    `normalised` is xhat (n, d), before scale and bias; `deltas` D (n, d) are taken at y.
+    `normalised` is xhat (n, d), before scale and bias; `deltas` D (n, d) are taken at y. With positions between the two
+    axes, as after a convolution, S and D are summed over them.
     """
     d = _wide(deltas)
     s = d * _wide(normalised)
+    s, d = (part.reshape(len(part), -1, part.shape[-1]).sum(axis=1) for part in (s, d))
     return s @ s.T + d @ d.T
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from neoteny.agents.agent import NetworkState, TrainableNetwork
@@ -60,8 +61,8 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tr
     """An optimiser's state in which everything that belongs to the changed parameters is 0.
 
     Every part of the state that has the parameters' own shape (Adam's moments, a utility) is cleared where they were
-    changed; a whole number without a shape is a count of steps, which `restart` sets to 0. A random key, the one thing
-    that is uint32, goes on.
+    changed; a whole number without a shape is a count of steps, which `restart` sets to 0, but for that of a learning
+    rate's schedule, which is over the whole run. A random key, the one thing that is uint32, is kept.
 
     Adam divides its moments by 1 - beta^count, so that they are right from the first step on. With moments at 0 and a
     count that goes on, the next steps are up to 3.2 x lr; a new Adam's are at most 1 x. So after surgery on layers the
@@ -87,7 +88,7 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tr
     def clear(node: Any) -> Any:
         if like_params(node):
             return jax.tree.map(lambda part, touch: jnp.where(touch, jnp.zeros_like(part), part), node, changed)
-        if jnp.result_type(node) == jnp.uint32:
+        if isinstance(node, optax.ScaleByScheduleState) or jnp.result_type(node) == jnp.uint32:
             return node
         if jnp.ndim(node) == 0 and jnp.issubdtype(jnp.result_type(node), jnp.integer):
             return jnp.where(restart, jnp.zeros_like(node), node)
@@ -96,7 +97,10 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tr
             "cannot clear it: use an optimiser whose state has the parameters' own shapes, such as optax.adam"
         )
 
-    return jax.tree.map(clear, opt, is_leaf=like_params)
+    def is_whole(node: Any) -> bool:
+        return isinstance(node, optax.ScaleByScheduleState) or like_params(node)
+
+    return jax.tree.map(clear, opt, is_leaf=is_whole)
 
 
 def renewed(remembered: Tree, own: NetworkState, changed: Tree) -> Tree:
@@ -121,15 +125,17 @@ def put(tree: Tree, path: Path, value: Any) -> Tree:
 def masks(params: Tree, flagged: Mapping[Path, Array], hidden: Sequence[HiddenLayer]) -> tuple[Tree, Tree]:
     """Which parameters come into the flagged units, and which go out of them: two trees of booleans like `params`.
 
-    A unit is a column of its own kernel, and a row of each that reads it. A convolution's channel that is flattened
-    has a row for every position: the channels come last, so the mask repeats as a whole.
+    A unit is a column of its own kernel, an entry of what is its own beside the kernel (`HiddenLayer.per_unit`), and a
+    row of each kernel that reads it. A convolution's channel that is flattened has a row for every position, and a unit
+    with CReLU two: the units come last, so the mask repeats as a whole.
     """
     into = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, bool), params)
     out = into
     for layer in hidden:
         mask = flagged[layer.incoming]
-        own = {name: jnp.broadcast_to(mask, leaf.shape) for name, leaf in at(params, layer.incoming).items()}
-        into = put(into, layer.incoming, own)
+        for path in (layer.incoming, *layer.per_unit):
+            own = {name: jnp.broadcast_to(mask, leaf.shape) for name, leaf in at(params, path).items()}
+            into = put(into, path, own)
         for reader in layer.outgoing:
             path = (*reader, "kernel")
             kernel = at(params, path)

@@ -49,7 +49,8 @@ def write_policy(directory: Path, policy: SavedPolicy) -> None:
     """Write a policy into its run's directory."""
     folder = inside(directory, "policy", folder=True)
     folder.mkdir(exist_ok=True)
-    facts = asdict(policy.problem) | {"updates": policy.updates}
+    facts = {name: value for name, value in asdict(policy.problem).items() if name in _KINDS}
+    facts |= {"updates": policy.updates}
     for name in ("action_low", "action_high"):
         facts[name] = None if facts[name] is None else facts[name].tolist()
     content = {"problem": facts, "leaves": policy.leaves, "config": policy.config}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from neoteny.agents.configs import AGENTS, AgentConfig, TD3Config
+from neoteny.agents.configs import AGENTS, AUTO, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
 from neoteny.remedies.registry import as_json, checked, config_class, from_settings, setting_types
@@ -204,7 +204,8 @@ class TrainConfig:
         object.__setattr__(self, "remedies", checked(self.remedies))
         for remedy in self.remedies:
             remedy.check_settings(self.agent)
-        self.updates()
+        if self.agent.utd != AUTO:
+            self.updates()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
             raise UsageError(f"--sticky is for Atari, and {self.env} is not")

@@ -27,7 +27,8 @@ class Options:
     overwrite: bool = False
     """Whether to replace a run that is in the directory already."""
     preset: str = "swd-paper"
-    """The defaults of the other flags: swd-paper; small, scaled to the length of a short run; sac's swd-code, simba."""
+    """The defaults of the other flags: swd-paper; small, scaled to the length of a short run; sac's swd-code, simba,
+    simbav2."""
     steps: int | None = None
     """Short for --total-timesteps."""
     remedy: tuple[str, ...] = ()
@@ -112,6 +113,8 @@ def _numbers() -> ConstructorRegistry:
     kinds: dict[Any, tuple[Any, tuple[str, ...]]] = {kind: (kind, ()) for kind in readers}
     kinds |= {kind | None: (kind, ("None",)) for kind in readers}
     kinds |= {kind | Literal["auto", "drift"] | None: (kind, ("None", "auto", "drift")) for kind in readers}
+    kinds |= {kind | Literal["auto"]: (kind, ("auto",)) for kind in readers}
+    kinds |= {kind | Literal["auto"] | None: (kind, ("None", "auto")) for kind in readers}
     lists: dict[Any, Any] = {tuple[int, ...] | None: int, tuple[float, ...] | None: float}
 
     def several(words: list[str], kind: Any) -> tuple[float, ...]:

@@ -8,13 +8,14 @@ from typing import Any
 from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
 from neoteny.replay.registry import REPLAYS
+from neoteny.settings.automatic import settled
 from neoteny.settings.config import TrainConfig
 from neoteny.wording import did_you_mean
 
 SMALL = "small"
 NAMES: dict[str, tuple[str, ...]] = {agent: (*presets, SMALL) for agent, presets in PRESETS.items()}
 """The presets of each agent by name."""
-_STEPS = {"simba": 500_000}
+_STEPS = {"simba": 500_000, "simbav2": 500_000}
 """Steps of presets whose length is not the paper's: SimBa's 1M simulator steps at an action repeat of 2."""
 _LONG = 1_000_000
 """Steps of a run for which the paper's learning starts and T are made."""
@@ -52,7 +53,9 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
 
 
 def complete(config: TrainConfig, preset: str) -> TrainConfig:
-    """Return a configuration with what a preset decides only once the other settings are known: the T of ``small``."""
+    """Return a configuration with what is decided only once the other settings are known: the T of ``small``, and the
+    agent's numbers that follow from the environment."""
+    config = settled(config)
     named = REPLAYS.get(config.replay.replay)
     set_already = config.replay.decay_steps is not None or config.replay.decay_fraction is not None
     if preset != SMALL or set_already or named is None or "decay_steps" not in named.numbers:

@@ -27,6 +27,7 @@ from neoteny.settings.config import TrainConfig
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.guards import NotFinite, drop, finite, stop_if_halted
 from neoteny.training.measurements import measure
+from neoteny.training.observing import observe
 from neoteny.training.progress import Progress
 from neoteny.training.settling import settle
 from neoteny.training.setup import Setup
@@ -158,6 +159,7 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     session.ticks += 1
     session.step += config.num_envs
     bad = ~(finite(next_obs) & finite(reward) & finite(after))
+    observe(session, setup, np.where(bad, 0.0, reward), terminated | truncated | bad)
     if bad.any():
         session.obs = drop(session, setup, run, progress, checkpoints, after, bad, terminated | truncated)
     else:

@@ -40,6 +40,8 @@ class Setup:
     agent: Agent
     problem: Problem
     act: Any
+    observe: Any
+    """`Agent.observe`, compiled; None if the agent has none."""
     update: Any
     evaluation: Any
     remedies: tuple[Remedy, ...]
@@ -64,7 +66,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
     make_env = each_new(make_env)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat)
     vector_env = envs.make(config.env, config.num_envs, options, make_env)
-    problem = dataclasses.replace(problem_of(vector_env, config), total_timesteps=horizon)
+    problem = dataclasses.replace(problem_of(vector_env, config), total_timesteps=horizon, num_envs=config.num_envs)
     sampler = make_sampler(
         config.replay.replay, config.replay.replay_sampler, config.default_decay_steps(), config.replay.numbers()
     )
@@ -92,6 +94,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         agent,
         problem,
         compiled(agent.act),
+        None if agent.observe is None else compiled(agent.observe),
         compiled_update(agent, unpack),
         compiled(agent.policy),
         remedies,

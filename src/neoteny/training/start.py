@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import numpy as np
 
 from neoteny import envs
 from neoteny.errors import UsageError
@@ -21,11 +22,13 @@ from neoteny.runs.manifest import Checkpoint, manifests
 from neoteny.runs.records import METRICS, check_log, fact, is_finished, read_config
 from neoteny.runs.run import Run, taken, versions
 from neoteny.runs.session import Session, restore
+from neoteny.settings.automatic import settled
 from neoteny.settings.cautions import cautions, shortfalls
 from neoteny.settings.config import TrainConfig
 from neoteny.settings.identity import changed_settings, check_same_network
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
+from neoteny.training.observing import observe
 from neoteny.training.progress import Progress
 from neoteny.training.setup import Setup, seeds, set_up
 
@@ -49,6 +52,7 @@ def train(
         overwrite: whether to replace a run that is in the directory already.
         quiet: whether to print no progress.
     """
+    config = settled(config)
     limit_threads(config)
     config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
     setup, session = set_up(config, make_env, network, config.total_timesteps)
@@ -138,6 +142,7 @@ def resume(
         restarted = manifest is not None and not restored[0]
         if restarted:  # before anything on disk is changed: the environment may fail
             session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
+            observe(session, setup, np.zeros(config.num_envs), np.ones(config.num_envs, bool))
         reopened = Run.reopen(directory, config, step, position, held, progress.say)
         checkpoints = Checkpoints(directory, manifest)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
