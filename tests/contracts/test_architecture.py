@@ -107,3 +107,35 @@ def test_inspecting_a_run_takes_no_jax(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "LOADED"
+
+
+def code_lines(path: Path) -> list[str]:
+    """The lines of a file that do something: no imports, docstrings, comments or lone brackets."""
+    tree = ast.parse(path.read_text())
+    passed_over: set[int] = set()
+    for node in ast.walk(tree):
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or text:
+            passed_over |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = [line.strip() for number, line in enumerate(path.read_text().splitlines(), 1) if number not in passed_over]
+    return [line for line in lines if any(map(str.isalnum, line)) and not line.startswith("#")]
+
+
+def test_agents_do_not_repeat_each_other() -> None:
+    """No six lines in a row of one agent stand in another: what they share has a file of its own."""
+    agents = {path.name: code_lines(path) for path in (PACKAGE / "agents").glob("*.py")}
+    runs = {name: {tuple(lines[i : i + 6]) for i in range(len(lines) - 5)} for name, lines in agents.items()}
+    names = sorted(runs)
+    for index, name in enumerate(names):
+        for other in names[index + 1 :]:
+            assert not runs[name] & runs[other], f"{name} and {other} share {runs[name] & runs[other]}"
+
+
+def test_no_function_of_an_agent_is_too_long_to_read() -> None:
+    lengths = {
+        f"{path.name}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in (PACKAGE / "agents").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length >= 150} == {}

@@ -52,3 +52,8 @@ def observe(statistics: ReturnStatistics, reward: Array, ended: Array, gamma: fl
 def scale(statistics: ReturnStatistics, reach: float) -> Array:
     """What rewards are divided by."""
     return jnp.maximum(jnp.sqrt(statistics.spread.var + 1e-8), statistics.largest / reach)
+
+
+def with_scaled_rewards(batch: dict[str, Array], stats: ReturnStatistics | None, reach: float) -> dict[str, Array]:
+    """Return a batch whose rewards are divided by `scale`; as it is where no statistics are kept."""
+    return batch if stats is None else {**batch, "reward": batch["reward"] / scale(stats, reach)}

@@ -9,7 +9,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.random import key_data
@@ -25,6 +24,7 @@ from neoteny.agents.agent import (
 from neoteny.agents.configs import SACConfig
 from neoteny.agents.continuous import VALUES, describe_actor, describe_critics
 from neoteny.agents.distributional import categorical
+from neoteny.agents.gaussian import SquashedGaussian
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
@@ -33,11 +33,6 @@ from neoteny.agents.returns import ReturnStatistics
 from neoteny.networks import Critics, Gaussian, trunk_of_blocks
 
 Tree = Any
-EDGE = 1e-6
-"""How near to a bound, over the action scale, actions are no longer told apart."""
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(32)
-SHARES = SHARES / SHARES.sum()
-"""Where a function of a standard normal is looked at for its mean, and the share of each place in it."""
 
 
 @jax.tree_util.register_dataclass
@@ -73,46 +68,26 @@ def make(
     config: SACConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """SAC for a bounded Box of actions; `network` replaces the trunk of actor and critics."""
-
-    def trunk(part: str, width: int, blocks: int) -> nn.Module:
-        return network if network is not None else trunk_of_blocks(config.network, width, blocks, f"--{part}-width")
-
-    actor = Gaussian(trunk("actor", config.actor_width, config.actor_blocks), problem.num_actions)
+    actor_trunk, critic_trunk = (network, network) if network is not None else trunks(config)
     kind = categorical(config.num_bins, config.value_range) if config.num_bins > 1 else VALUES
-    critics = Critics(trunk("critic", config.critic_width, config.critic_blocks), config.num_critics, kind.size)
+    actor = Gaussian(actor_trunk, problem.num_actions)
+    critics = Critics(critic_trunk, config.num_critics, kind.size)
     rate = learning_rate(config, problem)
     adam = optax.adam(rate)
     learner = Learner(remedies)
     apply = learner.apply
-    scale, middle = problem.scale()
+    gaussian = SquashedGaussian(*problem.scale(), config.log_std_min, config.log_std_max)
 
     def norm(stats: Normaliser, obs: Array) -> Array:
         return normalise(stats, obs) if config.normalise else obs
 
-    def bounded_log_std(raw: Array) -> Array:
-        return config.log_std_min + 0.5 * (config.log_std_max - config.log_std_min) * (jnp.tanh(raw) + 1.0)
-
-    def log_slope(x: Array) -> Array:
-        """log of the derivative of tanh(x) scale: log(1 - tanh(x)^2) in a form that keeps its digits near 1."""
-        return jnp.log(scale) + 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
-
-    def draw(outputs: tuple[Array, Array], key: Array) -> tuple[Array, Array]:
-        """An action and its log density, (batch,): Gaussian, tanh, scale, with the change of variables."""
-        mean, raw = outputs
-        log_std = bounded_log_std(raw)
-        noise = jax.random.normal(key, mean.shape)
-        x = mean + jnp.exp(log_std) * noise
-        log_prob = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
-        log_prob -= log_slope(x)
-        return jnp.tanh(x) * scale + middle, log_prob.sum(axis=-1)
-
     def policy(params: Tree, obs: Array) -> Array:
         actor_params, stats = params
-        return jnp.tanh(apply(actor, actor_params, norm(stats, obs))[0]) * scale + middle
+        return gaussian.mean(apply(actor, actor_params, norm(stats, obs)))
 
     def sample(params: Tree, obs: Array, key: Array) -> Array:
         actor_params, stats = params
-        return draw(apply(actor, actor_params, norm(stats, obs)), key)[0]
+        return gaussian.draw(apply(actor, actor_params, norm(stats, obs)), key)[0]
 
     def act(params: Tree, acting: Acting, obs: Array, step: Array) -> tuple[Array, Acting]:
         actor_params, _ = params
@@ -124,24 +99,19 @@ def make(
         assert acting.returns is not None
         return replace(acting, returns=returns.observe(acting.returns, reward, ended, config.gamma))
 
-    def with_scaled_rewards(batch: dict[str, Array], acting: Acting) -> dict[str, Array]:
-        if acting.returns is None:
-            return batch
-        return {**batch, "reward": batch["reward"] / returns.scale(acting.returns, config.value_range)}
-
     def target(state: State, batch: dict[str, Array], key: Array) -> Array:
         """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi, or its distribution."""
         obs = norm(state.acting.norm, batch["next_obs"])
-        action, log_prob = draw(apply(actor, state.actor.params, obs), key)
+        action, log_prob = gaussian.draw(apply(actor, state.actor.params, obs), key)
         outputs = apply(critics, state.critics.target, obs, action)
-        scaled = with_scaled_rewards(batch, state.acting)
+        scaled = returns.with_scaled_rewards(batch, state.acting.returns, config.value_range)
         return kind.bootstrap(scaled, config.gamma, outputs, jnp.exp(state.log_alpha) * log_prob)
 
     def actor_loss(
         outputs: tuple[Array, Array], state: State, batch: dict[str, Array], key: Array
     ) -> tuple[Array, dict[str, Array]]:
         """alpha log pi(a|s) - min_i Q_i(s, a), a ~ pi; it tells the policy's entropy."""
-        action, log_prob = draw(outputs, key)
+        action, log_prob = gaussian.draw(outputs, key)
         values = kind.values(apply(critics, state.critics.params, norm(state.acting.norm, batch["obs"]), action))
         return jnp.exp(state.log_alpha) * log_prob - values.min(axis=0), {"entropy": -log_prob.mean()}
 
@@ -150,31 +120,6 @@ def make(
 
     def of_actions(params: Tree, state: State, batch: dict[str, Array]) -> Array:
         return apply(critics, params, norm(state.acting.norm, batch["obs"]), batch["action"])
-
-    def divergence(outputs: tuple[Array, Array], earlier: tuple[Array, Array]) -> Array:
-        """KL(pi || pi') of the Gaussians before the tanh, (batch,), clipped to [0, 100] as in CHAIN's code."""
-        (mean, raw), (mean_then, raw_then) = outputs, earlier
-        log_std_then = bounded_log_std(raw_then)
-        wider = log_std_then - bounded_log_std(raw)
-        apart = (mean - mean_then) * jnp.exp(-log_std_then)
-        # With expm1, so that Gaussians that are almost the same keep their digits.
-        return jnp.clip((wider + 0.5 * jnp.expm1(-2.0 * wider) + 0.5 * apart**2).sum(axis=-1), 0.0, 100.0)
-
-    def drift(outputs: tuple[Array, Array], batch: dict[str, Array], step: Array) -> Array:
-        """-log pi(a|s) less the entropy of pi at s, in nats: 0 on average for what the present policy does (ours).
-
-        The entropy is that after the tanh, by quadrature. Float32 does not tell actions within EDGE of a bound apart,
-        so actions and means are taken to be at most there.
-        """
-        mean, raw = outputs
-        log_std = bounded_log_std(raw)
-        furthest = np.arctanh(1.0 - EDGE)
-        mean = jnp.clip(mean, -furthest, furthest)
-        x = jnp.arctanh(jnp.clip((batch["action"] - middle) / scale, EDGE - 1.0, 1.0 - EDGE))
-        surprise = 0.5 * ((x - mean) * jnp.exp(-log_std)) ** 2 + log_slope(x)
-        around = mean + jnp.exp(log_std) * jnp.asarray(NODES)[:, None, None]
-        entropy = 0.5 + jnp.tensordot(jnp.asarray(SHARES), log_slope(around), axes=1)
-        return (surprise - entropy).sum(axis=-1)  # both without log_std + log(2 pi) / 2
 
     def adamw() -> optax.GradientTransformation:
         return optax.adamw(rate, weight_decay=config.weight_decay)
@@ -187,8 +132,8 @@ def make(
             of_observations,
             actor_loss,
             value=lambda outputs: outputs[0],
-            distance=divergence,
-            drift=drift,
+            distance=gaussian.divergence,
+            drift=gaussian.drift,
             has_target=False,
             learning_rate=config.lr,
             tau=config.tau,
@@ -196,22 +141,14 @@ def make(
         "critics": describe_critics(critics, problem, adamw(), of_actions, target, config.lr, config.tau, kind),
     }
 
-    def begin_alpha() -> dict[str, Any]:
-        log_alpha = jnp.log(jnp.float32(config.alpha))
-        return {"log_alpha": log_alpha, "alpha_opt": adam.init(log_alpha)}
-
     def init(key: Array) -> State:
         actor_key, critics_key, key, acting = jax.random.split(key, 4)
         return State(
             actor=learner.begin(networks["actor"], actor_key),
             critics=learner.begin(networks["critics"], critics_key),
-            **begin_alpha(),
+            **begin_alpha(config.alpha, adam),
             key=key_data(key),
-            acting=Acting(
-                key_data(acting),
-                init_normaliser(problem.obs_shape),
-                returns.init(problem.num_envs) if config.scale_rewards else None,
-            ),
+            acting=begin_acting(config, problem, acting),
             updates=jnp.int32(0),
             actor_loss=jnp.float32(0),
             entropy=jnp.float32(0),
@@ -220,12 +157,7 @@ def make(
     def tune_alpha(state: State, loss: Array, told: dict[str, Array]) -> State:
         """A step of alpha towards the target entropy, after one of the actor."""
         state = replace(state, actor_loss=loss, entropy=told["entropy"])
-        if not config.tune_alpha:
-            return state
-        # The gradient of -exp(log_alpha) (log pi + target): CleanRL's, as the paper's.
-        slope = jnp.exp(state.log_alpha) * (state.entropy - config.target_entropy * problem.num_actions)
-        step, alpha_opt = adam.update(slope, state.alpha_opt)
-        return replace(state, log_alpha=optax.apply_updates(state.log_alpha, step), alpha_opt=alpha_opt)
+        return tuned(state, adam, config.target_entropy * problem.num_actions) if config.tune_alpha else state
 
     def improve_policy(state: State, batch: dict[str, Array]) -> tuple[State, Array]:
         """As many steps of actor and alpha as critic updates went by."""
@@ -261,11 +193,8 @@ def make(
         }
         return state, UpdateReport(metrics, told["errors"], finite & policy_finite)
 
-    def policy_params(state: State) -> Tree:
-        return state.actor.params, state.acting.norm
-
     def renew(state: State) -> State:
-        return replace(state, **begin_alpha())
+        return replace(state, **begin_alpha(config.alpha, adam))
 
     return Agent(
         init,
@@ -273,7 +202,7 @@ def make(
         many_updates(update_once),
         policy,
         sample,
-        policy_params,
+        lambda state: (state.actor.params, state.acting.norm),
         networks,
         renew if config.tune_alpha else None,
         observe_rewards if config.scale_rewards else None,
@@ -285,3 +214,31 @@ def learning_rate(config: SACConfig, problem: Problem) -> optax.ScalarOrSchedule
     if config.lr_end is None:
         return config.lr
     return optax.linear_schedule(config.lr, config.lr_end, max(1, int(problem.total_timesteps * config.utd)))
+
+
+def trunks(config: SACConfig) -> tuple[nn.Module, nn.Module]:
+    """Return the trunks of actor and critics."""
+    return (
+        trunk_of_blocks(config.network, config.actor_width, config.actor_blocks, "--actor-width"),
+        trunk_of_blocks(config.network, config.critic_width, config.critic_blocks, "--critic-width"),
+    )
+
+
+def begin_acting(config: SACConfig, problem: Problem, key: Array) -> Acting:
+    """Return what acting begins with."""
+    statistics = returns.init(problem.num_envs) if config.scale_rewards else None
+    return Acting(key_data(key), init_normaliser(problem.obs_shape), statistics)
+
+
+def begin_alpha(alpha: float, adam: optax.GradientTransformation) -> dict[str, Any]:
+    """Return the fields of a state that are alpha's, as they begin."""
+    log_alpha = jnp.log(jnp.float32(alpha))
+    return {"log_alpha": log_alpha, "alpha_opt": adam.init(log_alpha)}
+
+
+def tuned(state: State, adam: optax.GradientTransformation, target_entropy: float) -> State:
+    """Return the state after a step of alpha towards the target entropy."""
+    # The gradient of -exp(log_alpha) (log pi + target): CleanRL's, as the paper's.
+    slope = jnp.exp(state.log_alpha) * (state.entropy - target_entropy)
+    step, alpha_opt = adam.update(slope, state.alpha_opt)
+    return replace(state, log_alpha=optax.apply_updates(state.log_alpha, step), alpha_opt=alpha_opt)
