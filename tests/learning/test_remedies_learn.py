@@ -1,0 +1,44 @@
+"""Every remedy on every agent: a small task is still solved, with SWD, while the remedy acts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neoteny.remedies import REMEDIES
+from test_tasks import evaluations, train
+
+TASKS = {
+    "td3": (-250, "--env Pendulum-v1 --steps 14k --learning-starts 1k --actor-lr 1e-3 --decay-steps 5k"),
+    "sac": (
+        -250,
+        "--env Pendulum-v1 --steps 8k --learning-starts 500 --lr 1e-3 --decay-steps 5k"
+        " --critic-width 64 --critic-blocks 1 --actor-width 64",
+    ),
+    "ddqn": (
+        475,
+        "--env CartPole-v1 --steps 40k --learning-starts 1k --lr 1e-3 --batch-size 128 --decay-steps 10k"
+        " --target-every 200 --utd 0.5 --exploration-fraction 0.2",
+    ),
+}
+"""What counts as solved, and the settings that do it without a remedy."""
+SOONER = {
+    "shrink-perturb": "--shrink-every 2k",
+    "reset": "--reset-at 2k",
+    "continual-backprop": "--cbp-maturity 500",
+    "chain": "--chain-after 2k",
+    "nap": "--nap-every 1k --network layernorm",
+}
+"""Numbers with which a remedy acts within these short runs; those of the others are their own."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("remedy", REMEDIES)
+@pytest.mark.parametrize("agent", TASKS)
+def test_a_task_is_solved_under_a_remedy(agent: str, remedy: str, tmp_path: Path) -> None:
+    solved, settings = TASKS[agent]
+    words = f"{agent} {settings} --replay swd --eval-every 2k --remedy {remedy} {SOONER.get(remedy, '')}".split()
+    returns = evaluations(train(tmp_path / "run", *words))
+    print(f"{agent} {remedy}: {returns}")
+    assert max(returns[-3:]) >= solved
