@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_tasks import evaluations, train
 
 from neoteny.remedies import REMEDIES
-from test_tasks import evaluations, train
 
 TASKS = {
     "td3": (-250, "--env Pendulum-v1 --steps 14k --learning-starts 1k --actor-lr 1e-3 --decay-steps 5k"),
