@@ -136,6 +136,9 @@ class Beside:
         agent = agent_of(name, self.remedies)
         self.network = replace(agent.networks[which], optimiser=optax.adam(0.003 if name == "pixels" else 0.03))
         state = agent.init(jax.random.key(0))
+        # Kernels of three times the size give values of both signs, so that mean|Q| is not |mean Q|.
+        critics = jax.tree.map(lambda leaf: 3 * leaf if leaf.ndim == 2 else leaf, state.critics.params)
+        state = replace(state, critics=replace(state.critics, params=critics))
         begun = Learner(self.remedies).begin(self.network, jax.random.key(1))
         self.state = replace(state, **{which: begun})
         self.history: list[Any] = []
