@@ -86,7 +86,7 @@ def inject(network: Any, new: dict[str, Tensor]) -> Masks:
     for part in _sequences(network):
         linear = [index for index, layer in enumerate(part) if isinstance(layer, nn.Linear)]
         begin, end = (linear[-1], len(part)) if two_heads else (linear[-2], linear[-1] + 1)
-        tail = nn.Sequential(*part[begin:end])
+        tail = nn.Sequential(*list(part)[begin:end])
         parts = thrice(tail)
         del part[begin:end]
         part.insert(begin, Tripled(*parts) if two_heads else Injected(*parts, side_by_side=False))
