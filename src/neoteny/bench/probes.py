@@ -42,13 +42,16 @@ def main(argv: list[str]) -> int:
 
 def _measure(training: Training, steps: int, rounds: int) -> tuple[float, float]:
     """Seconds of a step with its update, and of a probe: the median over rounds, each of which has both."""
-    probes, session = training.setup.probes, training.session
+    probes, drift, session = training.setup.probes, training.setup.drift, training.session
     assert probes is not None
+    assert drift is not None
     stepping, probing = [], []
     for _ in range(rounds):
         stepping.append(training.steps(steps) / steps)
         batch = batch_of(session, training.setup.config)
         start = time.perf_counter()
-        training.run.log(session.step, **probes.measure(session, *batch))
+        drifted = drift.measure(session, session.updates)
+        assert drifted is not None
+        training.run.log(session.step, **probes.measure(session, *batch), **drifted.numbers())
         probing.append(time.perf_counter() - start)
     return statistics.median(stepping), statistics.median(probing)

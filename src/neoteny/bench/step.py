@@ -145,6 +145,8 @@ def measure(config: TrainConfig, steps: int, warm: int, rounds: int = 5) -> Step
         parts.of(training.progress, tick="logging", metrics="logging", episode="logging", measured="logging")
         if setup.probes is not None:
             parts.of(setup.probes, measure="probes")
+        if setup.drift is not None:
+            parts.of(setup.drift, measure="probes")
         total = training.steps(rounds * steps)
     parts.seconds["rest"] = total - sum(parts.seconds.values())
     often = config.agent.utd
