@@ -124,7 +124,7 @@ def make(
         """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi, or its distribution."""
         obs = norm(state.acting.norm, batch["next_obs"])
         action, log_prob = draw(apply(actor, state.actor.params, obs), key)
-        outputs = apply(critics, state.critics.target, obs, action)
+        outputs = kind.least(apply(critics, state.critics.target, obs, action))
         scaled = with_scaled_rewards(batch, state.acting)
         return kind.bootstrap(scaled, config.gamma, outputs, jnp.exp(state.log_alpha) * log_prob)
 
@@ -133,8 +133,9 @@ def make(
     ) -> tuple[Array, dict[str, Array]]:
         """alpha log pi(a|s) - min_i Q_i(s, a), a ~ pi; it tells the policy's entropy."""
         action, log_prob = draw(outputs, key)
-        values = kind.values(apply(critics, state.critics.params, norm(state.acting.norm, batch["obs"]), action))
-        return jnp.exp(state.log_alpha) * log_prob - values.min(axis=0), {"entropy": -log_prob.mean()}
+        obs = norm(state.acting.norm, batch["obs"])
+        values = kind.values(apply(critics, state.critics.params, obs, action)).min(axis=0)
+        return jnp.exp(state.log_alpha) * log_prob - values, {"entropy": -log_prob.mean()}
 
     def of_observations(params: Tree, state: State, batch: dict[str, Array]) -> tuple[Array, Array]:
         return apply(actor, params, norm(state.acting.norm, batch["obs"]))

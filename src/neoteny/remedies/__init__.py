@@ -1,4 +1,4 @@
-"""Remedies for the loss of plasticity, one file each; any of them may be combined.
+"""Remedies for the loss of plasticity, one file each; any of them may be combined, but for growth.
 
 A remedy is a configuration, such as `ReDo(tau=0.1)`, that a run takes: ``TrainConfig(env, remedies=(ReDo(),))``, or
 ``--remedy redo --redo-tau 0.1`` on the command line. `neoteny.remedies.registry` lists all by name.
@@ -14,13 +14,24 @@ from neoteny.remedies.registry import REMEDIES
 
 if TYPE_CHECKING:
     from neoteny.remedies.continual_backprop import ContinualBackprop
+    from neoteny.remedies.growth import Growth
     from neoteny.remedies.injection import Injection
     from neoteny.remedies.redo import ReDo
     from neoteny.remedies.regrama import ReGraMa
     from neoteny.remedies.reset import Reset
     from neoteny.remedies.shrink_perturb import ShrinkPerturb
 
-__all__ = ["REMEDIES", "ContinualBackprop", "Injection", "ReDo", "ReGraMa", "RemedyConfig", "Reset", "ShrinkPerturb"]
+__all__ = [
+    "REMEDIES",
+    "ContinualBackprop",
+    "Growth",
+    "Injection",
+    "ReDo",
+    "ReGraMa",
+    "RemedyConfig",
+    "Reset",
+    "ShrinkPerturb",
+]
 
 
 if not TYPE_CHECKING:  # each brings JAX with it: loaded when first used

@@ -45,7 +45,7 @@ class Setup:
     evaluation: Any
     remedies: tuple[Remedy, ...]
     surgeries: tuple[tuple[Remedy, Any], ...]
-    """The remedies that do surgery, each with its compiled function (state, rows, pixels, key) -> state."""
+    """The remedies that do surgery, each with its compiled function (state, rows, pixels, key, turn) -> state."""
     probes: Probes | None
     evaluation_envs: SyncVectorEnv | None
     facts: dict[str, Any]
