@@ -128,7 +128,7 @@ def test_the_critic_of_the_smaller_mean_tells_the_target_and_cross_entropy_is_mi
     chosen = np.stack([odds[means[:, i].argmin(), i] for i in range(6)])
     atoms = reward[:, None] + 0.9 * (1 - terminated)[:, None] * (bins - cost[:, None])
     batch = {"reward": jnp.asarray(reward), "terminated": jnp.asarray(terminated)}
-    target = kind.bootstrap(batch, 0.9, jnp.asarray(logits), jnp.asarray(cost))
+    target = kind.bootstrap(batch, 0.9, kind.least(jnp.asarray(logits)), jnp.asarray(cost))
     expected = projected_by_hand(atoms, chosen, 11, 5.0)
     np.testing.assert_allclose(target, expected, atol=1e-5)
     losses, told = kind.losses(jnp.asarray(logits), target)

@@ -255,7 +255,7 @@ _SIMBAV2 = replace(
 
 PRESETS: dict[str, dict[str, AgentConfig]] = {
     "td3": {"swd-paper": TD3Config()},
-    "sac": {"swd-paper": SACConfig(), "swd-code": _SWD_CODE, "simba": _SIMBA, "simbav2": _SIMBAV2},
+    "sac": {"swd-paper": SACConfig(), "swd-code": _SWD_CODE, "simba": _SIMBA, "simbav2": _SIMBAV2, "fog": _SIMBA},
     "ddqn": {"swd-paper": DDQNConfig()},
 }
 """Each agent's presets: the paper's tables, the authors' released code, SimBa's and SimBaV2's own."""

@@ -25,8 +25,11 @@ class CriticOutputs(NamedTuple):
     """Numbers that each gives for a state and an action."""
     values: Callable[[Array], Array]
     """outputs -> values, (critics, batch)."""
+    least: Callable[[Array], Array]
+    """outputs -> of each transition those of the critic with the smallest value, (batch, ...)."""
     bootstrap: Callable[[dict[str, Array], float, Array, Array], Array]
-    """(batch, gamma, outputs at the next action, its cost, which is taken off its value) -> what is to be learned."""
+    """(batch, gamma, least outputs at the next action, its cost, which is taken off its value) -> what is to be
+    learned."""
     losses: Callable[[Array, Array], tuple[Array, dict[str, Array]]]
     """(outputs, what is to be learned) -> the loss of each transition, (batch,), and what `squared_errors` tells."""
 
@@ -34,7 +37,8 @@ class CriticOutputs(NamedTuple):
 VALUES = CriticOutputs(
     1,
     values=lambda values: values,
-    bootstrap=lambda batch, gamma, values, cost: td_target(batch, gamma, values.min(axis=0) - cost),
+    least=lambda values: values.min(axis=0),
+    bootstrap=lambda batch, gamma, value, cost: td_target(batch, gamma, value - cost),
     losses=squared_errors,
 )
 """Critics that give a value, of which the smallest counts, and learn it by squared errors."""

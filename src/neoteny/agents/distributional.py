@@ -21,19 +21,21 @@ def categorical(bins: int, reach: float) -> CriticOutputs:
     def values(logits: Array) -> Array:
         return jax.nn.softmax(logits) @ support
 
+    def least(logits: Array) -> Array:
+        which = values(logits).argmin(axis=0)
+        return jnp.take_along_axis(logits, which[None, :, None], axis=0)[0]
+
     def bootstrap(batch: dict[str, Array], gamma: float, logits: Array, cost: Array) -> Array:
-        least = values(logits).argmin(axis=0)
-        chosen = jnp.take_along_axis(logits, least[None, :, None], axis=0)[0]
         used = ("reward", "terminated", "discount")
         columns = {name: value[:, None] for name, value in batch.items() if name in used}
-        return project(td_target(columns, gamma, support - cost[:, None]), jax.nn.softmax(chosen), support)
+        return project(td_target(columns, gamma, support - cost[:, None]), jax.nn.softmax(logits), support)
 
     def losses(logits: Array, target: Array) -> tuple[Array, dict[str, Array]]:
         cross_entropies = -(target * jax.nn.log_softmax(logits)).sum(axis=-1)
         errors = values(logits) - target @ support
         return cross_entropies.sum(axis=0), {"q": values(logits).mean(), "errors": jnp.abs(errors).mean(axis=0)}
 
-    return CriticOutputs(bins, values, bootstrap, losses)
+    return CriticOutputs(bins, values, least, bootstrap, losses)
 
 
 def project(atoms: Array, probabilities: Array, support: Array) -> Array:

@@ -79,6 +79,8 @@ class Remedy:
     optimiser's state, or what is remembered."""
     surgery: Callable[[TrainableNetwork, NetworkState, Tree, dict[str, Array], Array], Surgery] | None = None
     """(network, its state, the agent's state, batch, key) -> what is changed at the remedy's moments."""
+    surgery_of: Callable[[int], Callable[..., Surgery]] | None = None
+    """turn -> the surgery that is done at its turn, from 0 on, if they differ; None if it is always `surgery`."""
     done: Callable[[int], int] = lambda updates: 0
     """updates -> how often surgery has been done once so many updates were made."""
     reshapes: bool = False
@@ -216,7 +218,13 @@ def forward_and_hidden(
 
 
 def operate(
-    remedy: Remedy, remedies: Sequence[Remedy], agent: Agent, state: Tree, batch: dict[str, Array], key: Array
+    remedy: Remedy,
+    remedies: Sequence[Remedy],
+    agent: Agent,
+    state: Tree,
+    batch: dict[str, Array],
+    key: Array,
+    turn: int = 0,
 ) -> Tree:
     """The surgery of one remedy on every network, each seen as it was before any was changed.
 
@@ -227,11 +235,13 @@ def operate(
         state: the agent's state.
         batch: transitions, by field.
         key: the randomness of the surgery.
+        turn: how often it has operated before, for one whose surgeries differ.
     """
-    assert remedy.surgery is not None
+    surgery = remedy.surgery if remedy.surgery_of is None else remedy.surgery_of(turn)
+    assert surgery is not None
     changes = {}
     for network, own_key in zip(agent.networks.values(), jax.random.split(key, len(agent.networks)), strict=True):
-        own, changed = remedy.surgery(network, getattr(state, network.name), state, batch, own_key)
+        own, changed = surgery(network, getattr(state, network.name), state, batch, own_key)
         for other in remedies:
             if other.followed is not None:
                 own, memory = other.followed(own, own.memory.get(other.name), changed)
@@ -259,8 +269,8 @@ def shapes_after(agent: Agent, remedies: Sequence[Remedy], updates: int) -> Tree
     def state_after(key: Array) -> Tree:
         state = agent.init(key)
         for remedy in remedies:
-            for _ in range(remedy.done(updates) if remedy.reshapes else 0):
-                state = operate(remedy, remedies, agent, state, {}, key)
+            for turn in range(remedy.done(updates) if remedy.reshapes else 0):
+                state = operate(remedy, remedies, agent, state, {}, key, turn)
         return state
 
     return jax.eval_shape(state_after, jax.random.key(0))

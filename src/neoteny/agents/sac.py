@@ -103,7 +103,7 @@ def make(
         """y = r + gamma (1 - terminated) (min_i Q_i'(s', a') - alpha log pi(a'|s')), a' ~ pi, or its distribution."""
         obs = norm(state.acting.norm, batch["next_obs"])
         action, log_prob = gaussian.draw(apply(actor, state.actor.params, obs), key)
-        outputs = apply(critics, state.critics.target, obs, action)
+        outputs = kind.least(apply(critics, state.critics.target, obs, action))
         scaled = returns.with_scaled_rewards(batch, state.acting.returns, config.value_range)
         return kind.bootstrap(scaled, config.gamma, outputs, jnp.exp(state.log_alpha) * log_prob)
 

@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     for name in ("rounds", "steps"):
         if getattr(options, name) < 1:
             raise UsageError(f"--{name} must be >= 1, got {getattr(options, name)}")
-    names: Sequence[str] = options.remedy or tuple(REMEDIES)
+    # Not growth, which needs SimBa's critics and costs what larger ones cost.
+    names: Sequence[str] = options.remedy or tuple(name for name in REMEDIES if not config_class(name).alone)
     for name in names:
         config_class(name)
     print(f"TD3 on Hopper-v5, {HELD:,} transitions held, an update a step, the remedy's own defaults\n")

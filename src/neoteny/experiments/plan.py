@@ -290,6 +290,7 @@ def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings
         if key not in numbers and key not in NAMED_BY:
             changes[homes.get(key, "")][key] = value
     new_parts = {part: dataclasses.replace(value, **changes[part]) for part, value in parts.items()}
-    new_parts["remedies"] = from_settings([name for key in NAMED_BY for name in settings.get(key, ())], numbers)
+    named = [name for key in NAMED_BY for name in settings.get(key, ())]
+    new_parts["remedies"] = from_settings(named or [remedy.name for remedy in start.remedies], numbers)
     # One maths thread each, as a sweep runs one process on each core; it is part of the result.
     return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **changes[""]}, **new_parts), preset)

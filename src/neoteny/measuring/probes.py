@@ -45,6 +45,7 @@ class Probes:
         self._advance = compiled(self._advance_fits)
         self._init = compiled(lambda key: {name: network.init(key) for name, network in agent.networks.items()})
         self._modules: dict[str, Any] = {}
+        self._structure: Any = None
 
     def measure(self, session: Session, rows: NDArray[Any], pixels: dict[str, NDArray[Any]]) -> dict[str, float]:
         """Every measure, by name: where/network/measure, where is `batch` or `probe`.
@@ -60,8 +61,10 @@ class Probes:
         }
         measures: dict[str, float] = {}
         values: dict[str, NDArray[Any]] = {}
-        if not self._modules:
+        structure = jax.tree.structure([_params(network, session.state) for network in self._networks.values()])
+        if structure != self._structure:  # at first, and when a network has grown
             self._modules = self._find_modules(session.state, *batches["probe"])
+            self._structure = structure
         passed = {where: self._passes(session.state, *packed, self._key) for where, packed in batches.items()}
         fits = self._begin_trainability(session, batches["probe"])  # computed while the host finds ranks
         for where, (scalars, arrays) in passed.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
@@ -69,7 +71,10 @@ def _layers(kernels: list[tuple[str, ...]], norms: list[str]) -> Parts:
 
 
 class SimBa(nn.Module):
-    """SimBa's encoder: Dense, residual blocks of LayerNorm and a 4 x wider hidden layer, LayerNorm; Tables 6 to 8."""
+    """SimBa's encoder: Dense, residual blocks of LayerNorm and a 4 x wider hidden layer, LayerNorm; Tables 6 to 8.
+
+    It begins with `blocks`, and computes as many as its parameters have: they may have grown.
+    """
 
     width: int = 512
     blocks: int = 2
@@ -77,7 +82,9 @@ class SimBa(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         x = nn.Dense(self.width, kernel_init=ORTHOGONAL, name="input")(x)
-        for index in range(self.blocks):
+        for index in itertools.count():
+            if index >= self.blocks and not self.has_variable("params", f"expand_{index}"):
+                break
             y = nn.LayerNorm(name=f"norm_{index}")(x)
             y = nn.relu(nn.Dense(4 * self.width, kernel_init=HE, name=f"expand_{index}")(y))
             x = x + nn.Dense(self.width, kernel_init=HE, name=f"compress_{index}")(y)

@@ -1,4 +1,4 @@
-"""Remedies for the loss of plasticity, one file each; any of them may be combined.
+"""Remedies for the loss of plasticity, one file each; any of them may be combined, but for growth.
 
 A remedy is a configuration, such as `ReDo(tau=0.1)`, that a run takes: ``TrainConfig(env, remedies=(ReDo(),))``, or
 ``--remedy redo --redo-tau 0.1`` on the command line. `neoteny.remedies.registry` lists all by name.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neoteny.remedies.adam_rel import AdamRel
     from neoteny.remedies.chain import Chain
     from neoteny.remedies.continual_backprop import ContinualBackprop
+    from neoteny.remedies.growth import Growth
     from neoteny.remedies.injection import Injection
     from neoteny.remedies.l2_init import L2Init
     from neoteny.remedies.nap import NaP
@@ -35,6 +36,7 @@ __all__ = [
     "AdamRel",
     "Chain",
     "ContinualBackprop",
+    "Growth",
     "Injection",
     "L2Init",
     "NaP",

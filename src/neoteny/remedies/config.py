@@ -30,6 +30,8 @@ class RemedyConfig:
     """What the names of its flags begin with."""
     kind: ClassVar[Literal["penalty", "optimiser", "projection", "surgery"]] = "surgery"
     """Where it acts. A run has at most one that decides how the optimiser steps."""
+    alone: ClassVar[bool] = False
+    """Whether a run that has it may have no other, since none follows what it changes."""
 
     def build(self, planned_updates: int) -> Remedy:
         """Return the remedy, for a run that is planned to make so many updates."""

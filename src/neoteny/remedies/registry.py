@@ -30,6 +30,7 @@ REMEDIES = {
     "adam-rel": "neoteny.remedies.adam_rel:AdamRel",
     "optimiser-reset": "neoteny.remedies.optimiser_reset:OptimiserReset",
     "nap": "neoteny.remedies.nap:NaP",
+    "growth": "neoteny.remedies.growth:Growth",
 }
 """What --remedy takes, and where its configuration is."""
 NAMED_BY = ("remedy", "intervention")
@@ -102,6 +103,9 @@ def checked(remedies: Any) -> tuple[RemedyConfig, ...]:
     names = [remedy.name for remedy in remedies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"--remedy {twice[0]} is given {names.count(twice[0])} times: give it once")
+    if len(names) > 1 and (alone := [remedy.name for remedy in remedies if remedy.alone]):
+        other = next(name for name in names if name != alone[0])
+        raise UsageError(f"--remedy {alone[0]} changes the networks' shapes, which no other follows: drop {other}")
     if len(optimisers := [remedy.name for remedy in remedies if remedy.kind == "optimiser"]) > 1:
         raise UsageError(
             f"--remedy {optimisers[0]} and --remedy {optimisers[1]} both decide how the optimiser steps: choose one"

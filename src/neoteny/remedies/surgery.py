@@ -79,11 +79,7 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tr
     Raises:
         ValueError: if the state has a part that is neither, which would silently stay as it was.
     """
-    structure: Any = jax.tree.structure(params)
-    shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
-
-    def like_params(node: Any) -> bool:
-        return jax.tree.structure(node) == structure and [leaf.shape for leaf in jax.tree.leaves(node)] == shapes
+    like_params = like(params)
 
     def clear(node: Any) -> Any:
         if like_params(node):
@@ -103,8 +99,19 @@ def cleared(opt: Tree, params: Tree, changed: Tree, restart: bool | Array) -> Tr
     return jax.tree.map(clear, opt, is_leaf=is_whole)
 
 
+def like(params: Tree) -> Callable[[Any], bool]:
+    """Return what tells whether a part of an optimiser's state has the structure and the shapes of the parameters."""
+    structure: Any = jax.tree.structure(params)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+
+    def is_like(node: Any) -> bool:
+        return jax.tree.structure(node) == structure and [leaf.shape for leaf in jax.tree.leaves(node)] == shapes
+
+    return is_like
+
+
 def renewed(remembered: Tree, own: NetworkState, changed: Tree) -> Tree:
-    """Remembered parameters, in which those that surgery changed have the values that it gave them."""
+    """Return remembered parameters, in which those that surgery changed have the values that it gave them."""
     return jax.tree.map(jnp.where, changed, own.params["params"], remembered)
 
 

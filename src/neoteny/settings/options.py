@@ -28,7 +28,7 @@ class Options:
     """Whether to replace a run that is in the directory already."""
     preset: str = "swd-paper"
     """The defaults of the other flags: swd-paper; small, scaled to the length of a short run; sac's swd-code, simba,
-    simbav2."""
+    simbav2, fog."""
     steps: int | None = None
     """Short for --total-timesteps."""
     remedy: tuple[str, ...] = ()
@@ -68,7 +68,8 @@ def parse(agent: str, argv: list[str]) -> Options:
     numbers = {
         flag.name: value for flag in flags if (value := getattr(options.remedy_numbers, flag.name)) != flag.default
     }
-    config = replace(_as(TrainConfig, options.config), remedies=from_settings(options.remedy, numbers))
+    names = options.remedy or [remedy.name for remedy in start.remedies]
+    config = replace(_as(TrainConfig, options.config), remedies=from_settings(names, numbers))
     return replace(options, config=complete(config, parsed.preset))
 
 
@@ -89,7 +90,7 @@ def _with_remedies() -> Any:
     flags: list[Any] = []
     for setting, (name, field) in settings().items():
         switch = kinds[setting] is bool and field.default is False
-        default = "" if switch or field.default in (None, ()) else f" ({field.default:,})"
+        default = "" if switch or field.default in (None, ()) else f" ({_shown(field.default)})"
         help_text = tyro.conf.arg(help=field_docs(config_class(name))[field.name].removesuffix(".") + default)
         if switch:  # which is given alone, and there is no other that says no
             flags.append((setting, Annotated[bool, tyro.conf.FlagCreatePairsOff, help_text], False))
@@ -98,6 +99,11 @@ def _with_remedies() -> Any:
     group = make_dataclass("Remedies", flags, frozen=True)
     own: list[Any] = [("config", _WithoutRemedies), ("remedy_numbers", group, dataclass_field(default=group()))]
     return make_dataclass("Options", own, bases=(Options,), frozen=True)
+
+
+def _shown(default: Any) -> str:
+    """A default as the command line would take it, or a number with its thousands."""
+    return " ".join(map(str, default)) if isinstance(default, tuple) else f"{default:,}"
 
 
 def _dashed(word: str) -> str:

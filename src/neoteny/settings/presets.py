@@ -7,16 +7,20 @@ from typing import Any
 
 from neoteny.agents.configs import AGENTS, PRESETS
 from neoteny.errors import UsageError
+from neoteny.remedies.registry import from_settings
 from neoteny.replay.registry import REPLAYS
 from neoteny.settings.automatic import settled
-from neoteny.settings.config import TrainConfig
+from neoteny.settings.config import ReplayConfig, TrainConfig
 from neoteny.wording import did_you_mean
 
 SMALL = "small"
 NAMES: dict[str, tuple[str, ...]] = {agent: (*presets, SMALL) for agent, presets in PRESETS.items()}
 """The presets of each agent by name."""
-_STEPS = {"simba": 500_000, "simbav2": 500_000}
+_STEPS = {"simba": 500_000, "simbav2": 500_000, "fog": 500_000}
 """Steps of presets whose length is not the paper's: SimBa's 1M simulator steps at an action repeat of 2."""
+_REPLAYS = {"fog": ReplayConfig("geometric")}
+_REMEDIES = {"fog": ("growth",)}
+"""The replay and the remedies of presets that have others than the agent's."""
 _LONG = 1_000_000
 """Steps of a run for which the paper's learning starts and T are made."""
 _EVALUATIONS = 10
@@ -42,7 +46,13 @@ def start_from(agent: str, preset: str, env: Any, steps: int | None = None) -> T
         )
     length = _STEPS.get(preset, AGENTS[agent].usual_steps) if steps is None else steps
     if preset != SMALL:
-        return TrainConfig(env, PRESETS[agent][preset], total_timesteps=length)
+        return TrainConfig(
+            env,
+            PRESETS[agent][preset],
+            _REPLAYS.get(preset, ReplayConfig()),
+            remedies=from_settings(_REMEDIES.get(preset, ()), {}),
+            total_timesteps=length,
+        )
     if steps is None:
         raise UsageError(f"--preset {SMALL} scales to the length of the run, which is not given: add --steps")
     paper = TrainConfig(env, PRESETS[agent]["swd-paper"], total_timesteps=length)

@@ -197,9 +197,12 @@ def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progre
     if measured:
         progress.measured(measured)
     for index, (remedy, operate) in enumerate(setup.surgeries):
-        if remedy.done(after) > remedy.done(before):
+        turns = range(remedy.done(before), remedy.done(after))
+        if remedy.surgery_of is None:  # then once, however often it was due
+            turns = range(min(1, len(turns)))
+        for turn in turns:
             key = jax.random.fold_in(jax.random.key(config.seed), after)
-            session.state = operate(session.state, rows, pixels, jax.random.fold_in(key, index))
+            session.state = operate(session.state, rows, pixels, jax.random.fold_in(key, index), turn)
             run.log(session.step, updates=after, remedy=remedy.name)
     session.updates = after  # last: a run that fails above, and is resumed, applies what is due
 

@@ -46,7 +46,7 @@ class Setup:
     evaluation: Any
     remedies: tuple[Remedy, ...]
     surgeries: tuple[tuple[Remedy, Any], ...]
-    """The remedies that do surgery, each with its compiled function (state, rows, pixels, key) -> state."""
+    """The remedies that do surgery, each with its compiled function (state, rows, pixels, key, turn) -> state."""
     probes: Probes | None
     drift: Drift | None
     """Measured with the probes, and where T follows from it."""

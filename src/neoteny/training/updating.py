@@ -47,10 +47,10 @@ def compiled_surgeries(
     """Return the remedies that do surgery, each with its compiled function."""
 
     def compiled_surgery(remedy: Remedy) -> Any:
-        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any) -> Any:
+        def apply(state: Any, rows: Any, pixels: dict[str, Any], key: Any, turn: int) -> Any:
             batch = {field: value[0] for field, value in unpack(rows[:1], pixels).items()}
-            return operate(remedy, remedies, agent, state, batch, key)
+            return operate(remedy, remedies, agent, state, batch, key, turn)
 
-        return compiled(apply)
+        return compiled(apply, static_argnums=4)
 
     return tuple((remedy, compiled_surgery(remedy)) for remedy in remedies if remedy.surgery is not None)
