@@ -101,6 +101,8 @@ WRONG = [
         "with _ for -; did you mean utd?",
     ),
     (UNIFORM, 'uniform = "uniform"', "methods.uniform must be a table, got 'uniform'"),
+    (UNIFORM, 'uniform = { preset = "simba" }', "methods.uniform.preset must be one of swd-paper"),
+    (UNIFORM, "uniform = { preset = 3 }", "methods.uniform.preset must be a string, got 3"),
     (
         UNIFORM,
         "uniform = { decay_steps = 9 }",
@@ -109,7 +111,7 @@ WRONG = [
     (
         SWD,
         '"swd, short" = { replay = "swd", decay_steps = "100" }',
-        """methods."swd, short".decay_steps must be a finite number or 'auto', got '100'""",
+        """methods."swd, short".decay_steps must be a finite number or one of auto, drift, got '100'""",
     ),
     (
         SWD,

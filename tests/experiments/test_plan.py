@@ -15,7 +15,7 @@ from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import cgroup_quota, usable_cores
 from neoteny.experiments.plan import load_plan, make_plan, papers_plans, scales_of
-from neoteny.remedies import ReDo, Reset, ShrinkPerturb
+from neoteny.remedies import REMEDIES, ReDo, Reset, ShrinkPerturb
 from neoteny.replay.registry import make_sampler
 from neoteny.settings.config import TrainConfig
 
@@ -207,3 +207,20 @@ def test_the_programme_is_made_of_the_papers_runs() -> None:
     assert set(three) < set(five) < set(per) == whole
     assert [run.config.seed for run in load_plan("programme/fig2-three").runs] == sorted([1, 2, 3, 4, 5] * 6)
     assert all(run.config.keep_checkpoints == 4 for run in load_plan("programme/fig2-per").runs)
+
+
+def test_a_method_may_start_from_a_preset_of_its_own() -> None:
+    plan = load_plan("controls/remedies")
+    configs = {run.method: run.config for run in plan.runs if run.config.seed == 1}
+    assert configs["simbav2"].agent.network == "simbav2"
+    assert configs["fog"].replay.replay == "geometric"
+    assert [remedy.name for remedy in configs["fog"].remedies] == ["growth"]
+    assert configs["uniform"].agent.network == "simba"
+    assert {config.total_timesteps for config in configs.values()} == {1_000_000}
+
+
+def test_the_plan_of_remedies_has_each_alone_and_with_swd() -> None:
+    methods = {run.method for run in load_plan("controls/remedies").runs}
+    for name in REMEDIES:
+        if name != "growth":  # which the preset fog has
+            assert {name, f"swd + {name}"} <= methods

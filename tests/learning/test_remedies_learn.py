@@ -29,6 +29,7 @@ SOONER = {
     "continual-backprop": "--cbp-maturity 500",
     "chain": "--chain-after 2k",
     "nap": "--nap-every 1k --network layernorm",
+    "growth": "--network simba --growth-at 1k --growth-reset-at 2k",
 }
 """Numbers with which a remedy acts within these short runs; those of the others are their own."""
 
@@ -38,7 +39,9 @@ SOONER = {
 @pytest.mark.parametrize("agent", TASKS)
 def test_a_task_is_solved_under_a_remedy(agent: str, remedy: str, tmp_path: Path) -> None:
     solved, settings = TASKS[agent]
-    words = f"{agent} {settings} --replay swd --eval-every 2k --remedy {remedy} {SOONER.get(remedy, '')}".split()
-    returns = evaluations(train(tmp_path / "run", *words))
+    words = f"{agent} {settings} --replay swd --eval-every 2k --remedy {remedy} {SOONER.get(remedy, '')}"
+    if remedy == "growth" and agent != "sac":
+        words += " --widths 64"  # of SimBa's one block
+    returns = evaluations(train(tmp_path / "run", *words.split()))
     print(f"{agent} {remedy}: {returns}")
     assert max(returns[-3:]) >= solved

@@ -17,7 +17,8 @@ from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 AGENT = TD3Config(learning_starts=300)
 HELD = 10_000
-NONE = "none"
+NETWORK = {"nap": "layernorm"}
+"""The network that a remedy asks for: its cost is then over that of the same network without it."""
 
 
 def main(argv: list[str]) -> int:
@@ -48,7 +49,7 @@ def measure(name: str, rounds: int, steps: int) -> tuple[float, list[float]]:
     """The milliseconds of a step with a remedy, and its time over that of a step without, of each round."""
     plain = TrainConfig(
         "Hopper-v5",
-        AGENT,
+        replace(AGENT, **({"network": NETWORK[name]} if name in NETWORK else {})),
         ReplayConfig(capacity=HELD),
         PlasticityConfig(probe_every=0),
         total_timesteps=1_000_000_000,

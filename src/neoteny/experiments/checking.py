@@ -71,8 +71,8 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     check_number("steps", data["steps"], ("steps",), source)
     for seed in data["seeds"]:
         check_number("seeds", seed, ("seeds",), source)
-    _one_of(data["agent"], AGENTS, "agent", source)
-    _one_of(data.get("preset", "swd-paper"), NAMES[data["agent"]], "preset", source)
+    _one_of(data["agent"], AGENTS, ("agent",), source)
+    _one_of(data.get("preset", "swd-paper"), NAMES[data["agent"]], ("preset",), source)
     takes = settings_of(data["agent"])
 
     def check(settings: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -83,8 +83,17 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
             check_number(name, value, (*keys, name), source)
         return table
 
+    def check_method(own: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+        """A method may start from a preset of its own."""
+        settings = check({name: value for name, value in own.items() if name != "preset"}, keys)
+        if "preset" not in own:
+            return settings
+        preset = _table({"preset": own["preset"]}, {"preset": str}, keys, source)
+        _one_of(preset["preset"], NAMES[data["agent"]], (*keys, "preset"), source)
+        return {**preset, **settings}
+
     common = check(data.get("settings", {}), ("settings",))
-    methods = {method: check(own, ("methods", method)) for method, own in data["methods"].items()}
+    methods = {method: check_method(own, ("methods", method)) for method, own in data["methods"].items()}
     grid: dict[str, Sequence[Any]] = {}
     for name, values in data.get("grid", {}).items():
         keys = ("grid", name)
@@ -205,8 +214,8 @@ def _check_different(values: Sequence[Any], keys: Keys, source: Source) -> None:
         seen.add(known)
 
 
-def _one_of(value: str, known: Iterable[str], key: str, source: Source) -> None:
+def _one_of(value: str, known: Iterable[str], keys: Keys, source: Source) -> None:
     if value not in known:
         raise source.wrong(
-            (key,), f"{key} must be one of {', '.join(known)}, got {shown(value)}{did_you_mean(value, known)}"
+            keys, f"{dotted(keys)} must be one of {', '.join(known)}, got {shown(value)}{did_you_mean(value, known)}"
         )

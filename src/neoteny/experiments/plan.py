@@ -254,9 +254,8 @@ def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
     ):
         label = ", ".join([method, *(f"{key} {_shown(value)}" for key, value in point.items())])
         try:
-            config = config_of(
-                data["agent"], data.get("preset", "swd-paper"), env, seed, data["steps"], {**common, **own, **point}
-            )
+            settings = {"preset": data.get("preset", "swd-paper"), **common, **own, **point}
+            config = config_of(data["agent"], settings.pop("preset"), env, seed, data["steps"], settings)
             check_config(config)
         except UsageError as error:
             places: dict[str, Keys] = {"seed": ("seeds",), "total_timesteps": ("steps",)}
