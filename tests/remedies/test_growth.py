@@ -112,7 +112,9 @@ def test_the_learning_rate_is_divided_by_the_growth() -> None:
     first = before.critics.params["params"]
     for params in (first, grown().critics.params["params"]):
         gradient = jax.tree.map(lambda leaf: 0.1 * np.ones(leaf.shape, np.float32), params)
-        step, plain = (o.update(gradient, o.init(params), params)[0] for o in (ours, network.optimiser))
+        step, plain = jax.jit(lambda p, g: [o.update(g, o.init(p), p)[0] for o in (ours, network.optimiser)])(
+            params, gradient
+        )
         ratio = np.float32(size(first) / size(params))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b * ratio, rtol=1e-5), step, plain)  # noqa: B023
     assert ratio < 0.8
@@ -132,25 +134,27 @@ def test_a_reset_goes_back_to_the_first_size() -> None:
     jax.tree.map(np.testing.assert_array_equal, reset.critics.params, reset.critics.target)
 
 
+def config(steps: int, **changes: Any) -> TrainConfig:
+    settings: dict[str, Any] = {"plasticity": PlasticityConfig(0), "remedies": (GROWTH,), **changes}
+    own = {"eval_every": 0, "log_every": 10, "checkpoint_every": 1e9}
+    return TrainConfig("Pendulum-v1", SMALL, total_timesteps=steps, **own, **settings)
+
+
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    def config(steps: int) -> TrainConfig:
-        return TrainConfig(
-            "Pendulum-v1",
-            SMALL,
-            plasticity=PlasticityConfig(16),
-            remedies=(GROWTH,),
-            total_timesteps=steps,
-            eval_every=0,
-            log_every=10,
-            checkpoint_every=1e9,
-        )
-
     run = neoteny.train(config(47), out=tmp_path / "run", quiet=True)  # after 17 updates: grown, reset, grown
     neoteny.resume(run, steps=54, quiet=True)
     whole = neoteny.train(config(54), out=tmp_path / "whole", quiet=True)
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     assert [line["updates"] for line in read_metrics(run) if "remedy" in line] == [5, 9, 14, 21]
+
+
+@pytest.mark.slow
+def test_a_grown_network_is_measured(tmp_path: Path) -> None:
+    run = neoteny.train(config(37, plasticity=PlasticityConfig(6)), out=tmp_path / "run", quiet=True)
+    measured = [line for line in read_metrics(run) if "probe/critics/ntk_trace" in line]
+    assert [line["updates"] for line in measured] == [1, 6]
+    assert all(np.isfinite(line["probe/critics/ntk_trace"]) for line in measured)
 
 
 def test_the_preset_and_what_is_refused() -> None:

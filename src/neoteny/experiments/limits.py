@@ -30,6 +30,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("n_step", "num_envs", "policy_delay", "utd", "eval_episodes"), (0, 10_000)),
     "batch_size": (1, 2**20),
     "num_critics": (1, 100),
+    "num_bins": (1, 10_000),
     "action_repeat": (1, 1_000),
     "threads": (1, 1_000),
 }

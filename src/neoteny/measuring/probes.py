@@ -62,7 +62,7 @@ class Probes:
         measures: dict[str, float] = {}
         values: dict[str, NDArray[Any]] = {}
         structure = jax.tree.structure([_params(network, session.state) for network in self._networks.values()])
-        if structure != self._structure:  # at first, and when a network has grown
+        if not self._modules or structure != self._structure:  # at first, and when a network has grown
             self._modules = self._find_modules(session.state, *batches["probe"])
             self._structure = structure
         passed = {where: self._passes(session.state, *packed, self._key) for where, packed in batches.items()}
