@@ -182,6 +182,11 @@ def test_classic_control(name: str) -> None:
     check(lambda: make(name))
 
 
+@pytest.mark.parametrize("name", "CartPole CartPoleForce Acrobot AcrobotMass Pendulum PendulumGravity".split())
+def test_drifting_control(name: str) -> None:
+    check(lambda: make(make_env=lambda: gym.make(f"neoteny/Drifting{name}-v0", every=11)))
+
+
 @pytest.mark.parametrize("name", "FrozenLake-v1 Blackjack-v1 CliffWalking-v1 Taxi-v4".split())
 def test_toy_text(name: str) -> None:
     check(lambda: gym.make(name))

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from neoteny.errors import UsageError, missing_extra
+from neoteny.worlds.changing import Changing  # and with it everything that is called neoteny/...
 
 MakeEnv = Callable[[], gym.Env]
 
@@ -49,6 +50,19 @@ def make(env_id: str, num_envs: int = 1, options: EnvOptions = PLAIN, make_env: 
 def is_pixels(space: spaces.Space) -> bool:
     """Whether observations are stacks of frames."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def changes(env: SyncVectorEnv) -> bool:
+    """Whether the world changes while an agent learns in it."""
+    return isinstance(env.envs[0].unwrapped, Changing)
+
+
+def stay_in_present_world(evaluation: SyncVectorEnv, training: SyncVectorEnv) -> None:
+    """If the world changes, make the environments of an evaluation stay in the present worlds of training, in turn."""
+    for index, env in enumerate(evaluation.envs):
+        present = training.envs[index % training.num_envs].unwrapped
+        if isinstance(env.unwrapped, Changing) and isinstance(present, Changing):
+            env.unwrapped.stay_where(present)
 
 
 def observation_keys(env: SyncVectorEnv) -> list[str] | None:

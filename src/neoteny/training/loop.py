@@ -258,6 +258,7 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
     params = agent.policy_params(session.state)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     assert setup.evaluation_envs is not None
+    envs.stay_in_present_world(setup.evaluation_envs, session.envs)
 
     def policy(obs: NDArray[Any]) -> NDArray[Any]:
         if stop.signal is not None:
