@@ -1,4 +1,4 @@
-"""Networks: trunks from observations to features (MLP, SimBa, Nature CNN), the heads on them, and their anatomy."""
+"""Networks: trunks from observations to features (MLP, SimBa, two CNNs), the heads on them, and their anatomy."""
 
 from __future__ import annotations
 
@@ -99,6 +99,15 @@ class NatureCNN(nn.Module):
             x = nn.relu(conv(x))
         x = x.reshape(*x.shape[:-3], -1)
         return nn.relu(TorchDense(self.width, name="layer_0")(x))
+
+
+class SmallCNN(nn.Module):
+    """The convolution of Young & Tian (2019) for MinAtar and its dense layer. Channels last, each 0 or 1, uint8."""
+
+    @nn.compact
+    def __call__(self, frames: Array) -> Array:
+        x = nn.relu(TorchConv(16, (3, 3), (1, 1), name="conv_0")(frames.astype(jnp.float32)))
+        return nn.relu(TorchDense(128, name="layer_0")(x.reshape(*x.shape[:-3], -1)))
 
 
 class Head(nn.Module):
@@ -248,4 +257,6 @@ def _of_trunk(trunk: Any) -> tuple[list[tuple[Path, Path]], tuple[str, ...], str
             paths = [("conv_0",), ("conv_1",), ("conv_2",), ("layer_0", "dense")]
             names = [path[0] for path in paths]
             return list(zip(paths, [*paths[1:], ()], strict=True)), tuple(names), "layer_0"
+        case SmallCNN():
+            return [(("conv_0",), ("layer_0", "dense")), (("layer_0", "dense"), ())], ("conv_0", "layer_0"), "layer_0"
     return [], (), ""

@@ -25,7 +25,7 @@ from neoteny.agents.agent import (
 from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.learner import Learner, Remedy
 from neoteny.agents.problem import Problem
-from neoteny.networks import MLP, ActionValues, NatureCNN, anatomy
+from neoteny.networks import MLP, ActionValues, NatureCNN, SmallCNN, anatomy
 
 Tree = Any
 
@@ -44,15 +44,15 @@ def make(
     config: DDQNConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """Double DQN for discrete actions; `network` replaces the trunk."""
-    trunk = network or (NatureCNN(config.cnn_width) if problem.pixels else MLP(config.widths))
+    trunk = network or _trunk(config, problem)
     values = ActionValues(trunk, problem.num_actions)
     learner = Learner(remedies)
     target_updates = max(1, round(config.target_every * config.utd))
     exploration_steps = max(1.0, config.exploration_fraction * problem.total_timesteps)
 
     def seen(obs: Array) -> Array:
-        """Stacks come frames first, as they are stored; convolutions want channels last."""
-        return jnp.moveaxis(obs, 1, -1) if problem.pixels else obs
+        """Stacks come frames and their channels first, as they are stored; convolutions want channels last."""
+        return jnp.moveaxis(obs.reshape(len(obs), -1, *obs.shape[-2:]), 1, -1) if problem.pixels else obs
 
     def value_of(params: Tree, obs: Array) -> Array:
         return learner.apply(values, params, seen(obs))
@@ -120,3 +120,10 @@ def make(
 
     update = many_updates(update_once, unroll=problem.pixels)
     return Agent(init, act, update, policy, sample, lambda state: state.critics.params, {"critics": critics})
+
+
+def _trunk(config: DDQNConfig, problem: Problem) -> nn.Module:
+    """The hidden layers for observations of this kind."""
+    if not problem.pixels:
+        return MLP(config.widths)
+    return SmallCNN() if problem.small_frames else NatureCNN(config.cnn_width)

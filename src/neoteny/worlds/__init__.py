@@ -15,3 +15,5 @@ for _task, (_constant, _steps) in _DRIFTING.items():
             max_episode_steps=_steps,
             kwargs={"change": _change},
         )
+
+gym.register("neoteny/MinAtarInTurn-v0", entry_point="neoteny.worlds.minatar:GamesInTurn", max_episode_steps=5_000)

@@ -44,7 +44,8 @@ class Changing(gym.Env):
 
     def stay_where(self, other: Changing) -> None:
         """Become the world that `other` is in now, and stay in it, whatever comes."""
-        self.world_seed, self.world_steps, self.stays = other.world_seed, other.world_steps, True
+        self.world_seed, self.world_steps, self.every = other.world_seed, other.world_steps, other.every
+        self.stays = True
         self._enter()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
