@@ -163,14 +163,27 @@ def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array
 
 
 def squared_errors(values: Array, target: Array) -> tuple[Array, dict[str, Array]]:
-    """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, the mean Q and the mean |error|.
+    """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, and what it tells.
+
+    That is the mean Q, the largest |Q|, the mean |y| and of each transition the mean |error|.
 
     Args:
         values: of each critic, (critics, batch).
         target: y, (batch,).
     """
     errors = values - target
-    return (errors**2).sum(axis=0), {"q": values.mean(), "errors": jnp.abs(errors).mean(axis=0)}
+    constants, wanted = jax.lax.stop_gradient((values, target))
+    return (errors**2).sum(axis=0), {
+        "q": values.mean(),
+        "q_max": jnp.abs(constants).max(),
+        "target_abs": jnp.abs(wanted).mean(),
+        "errors": jnp.abs(errors).mean(axis=0),
+    }
+
+
+def critics_metrics(loss: Array, told: dict[str, Array]) -> dict[str, Array]:
+    """What every agent reports of a step of its critics: the loss, and what `squared_errors` told of values."""
+    return {"critic_loss": loss, **{name: told[name] for name in ("q", "q_max", "target_abs")}}
 
 
 def polyak(own: NetworkState, tau: float) -> NetworkState:

@@ -18,6 +18,7 @@ from neoteny.agents.agent import (
     NetworkState,
     TrainableNetwork,
     UpdateReport,
+    critics_metrics,
     many_updates,
     squared_errors,
     td_target,
@@ -116,7 +117,7 @@ def make(
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, UpdateReport]:
         no_key = state.acting  # this loss draws nothing
         state, loss, told, finite = learner.step(critics, state, batch, no_key, copy_now_and_then)
-        return state, UpdateReport({"critic_loss": loss, "q": told["q"]}, told["errors"], finite)
+        return state, UpdateReport(critics_metrics(loss, told), told["errors"], finite)
 
     update = many_updates(update_once, unroll=problem.pixels)
     return Agent(init, act, update, policy, sample, lambda state: state.critics.params, {"critics": critics})

@@ -17,6 +17,7 @@ from neoteny.agents.agent import (
     Agent,
     NetworkState,
     UpdateReport,
+    critics_metrics,
     many_updates,
     polyak,
     td_target,
@@ -197,8 +198,7 @@ def make(
         due = finite & (state.updates % config.policy_delay == 0)
         state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch)
         metrics = {
-            "critic_loss": loss,
-            "q": told["q"],
+            **critics_metrics(loss, told),
             "actor_loss": state.actor_loss,
             "alpha": jnp.exp(state.log_alpha),
             "entropy": state.entropy,
