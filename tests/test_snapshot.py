@@ -182,6 +182,21 @@ def test_classic_control(name: str) -> None:
     check(lambda: make(name))
 
 
+@pytest.mark.parametrize("name", "CartPole CartPoleForce Acrobot AcrobotMass Pendulum PendulumGravity".split())
+def test_drifting_control(name: str) -> None:
+    check(lambda: make(make_env=lambda: gym.make(f"neoteny/Drifting{name}-v0", every=11)))
+
+
+@pytest.mark.parametrize("name", "Asterix-v0 Breakout-v1 Freeway-v1 Seaquest-v1 SpaceInvaders-v1".split())
+def test_minatar(name: str) -> None:
+    check(lambda: make(f"MinAtar/{name}"), (0, 13, 50, 333), 150)
+
+
+def test_minatar_in_turn() -> None:
+    """Saved in one game, restored into another, with games after it that had been played before."""
+    check(lambda: make(make_env=lambda: gym.make("neoteny/MinAtarInTurn-v0", every=17)), (0, 13, 20, 45, 200), 150)
+
+
 @pytest.mark.parametrize("name", "FrozenLake-v1 Blackjack-v1 CliffWalking-v1 Taxi-v4".split())
 def test_toy_text(name: str) -> None:
     check(lambda: gym.make(name))

@@ -1,4 +1,4 @@
-"""Environments: MuJoCo, DeepMind Control, Atari and anything that Gymnasium registers, as one vector environment."""
+"""Environments: MuJoCo, DeepMind Control, Atari, MinAtar and all that Gymnasium registers, as a vector environment."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from neoteny.errors import UsageError, missing_extra
+from neoteny.worlds.changing import Changing  # and with it everything that is called neoteny/...
+from neoteny.worlds.minatar import make_game
 
 MakeEnv = Callable[[], gym.Env]
 
@@ -47,8 +49,21 @@ def make(env_id: str, num_envs: int = 1, options: EnvOptions = PLAIN, make_env: 
 
 
 def is_pixels(space: spaces.Space) -> bool:
-    """Whether observations are stacks of frames."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+    """Whether observations are stacks of frames: (stack, height, width), or (stack, channels, height, width)."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (3, 4)
+
+
+def changes(env: SyncVectorEnv) -> bool:
+    """Whether the world changes while an agent learns in it."""
+    return isinstance(env.envs[0].unwrapped, Changing)
+
+
+def stay_in_present_world(evaluation: SyncVectorEnv, training: SyncVectorEnv) -> None:
+    """If the world changes, make the environments of an evaluation stay in the present worlds of training, in turn."""
+    for index, env in enumerate(evaluation.envs):
+        present = training.envs[index % training.num_envs].unwrapped
+        if isinstance(env.unwrapped, Changing) and isinstance(present, Changing):
+            env.unwrapped.stay_where(present)
 
 
 def observation_keys(env: SyncVectorEnv) -> list[str] | None:
@@ -93,7 +108,7 @@ def may_terminate(env_id: str) -> bool:
 def versions() -> dict[str, str]:
     """The versions of what an environment's dynamics depend on, as far as they are installed."""
     installed = {}
-    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless"):
+    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless", "MinAtar"):
         try:
             installed[name] = version(name)
         except PackageNotFoundError:
@@ -108,6 +123,8 @@ def _make_one(env_id: str, options: EnvOptions) -> gym.Env:
     try:
         if env_id.startswith("ALE/"):
             return _atari(env_id, options, mode)
+        if env_id.startswith("MinAtar/"):
+            return _prepared(make_game(env_id, **mode), options)
         return _prepared(gym.make(env_id, **mode), options, default_repeat=_default_repeat(env_id))
     except gym.error.DependencyNotInstalled as error:
         raise UsageError(f"{env_id} needs a package that is not installed: {error}") from error

@@ -110,6 +110,13 @@ def with_moved_targets(state: Any, *names: str) -> Any:
     return replace(state, **{name: replace(one, target=moved[name]) for name, one in own.items()})
 
 
+def assert_values(report: Any, values: np.ndarray, y: np.ndarray) -> None:
+    """What is reported of the critics' values and of what they are to become."""
+    told = {"q": values.mean(), "q_max": np.abs(values).max(), "target_abs": np.abs(y).mean()}
+    for name, value in told.items():
+        assert float(report.metrics[name]) == pytest.approx(value, rel=1e-5, abs=1e-6)
+
+
 @pytest.mark.parametrize("weights", [False, True])
 def test_td3(weights: bool) -> None:
     config = TD3Config((16, 8), policy_delay=1)
@@ -133,7 +140,9 @@ def test_td3(weights: bool) -> None:
         errors = twin_critics(params, mlp, d["obs"], d["action"]) - y
         return float((d.get("weight", 1.0) * (errors**2).sum(axis=0)).mean())
 
-    errors = np.abs(twin_critics(p.critics.params, mlp, d["obs"], d["action"]) - y).mean(axis=0)
+    values = twin_critics(p.critics.params, mlp, d["obs"], d["action"])
+    assert_values(report, values, y)
+    errors = np.abs(values - y).mean(axis=0)
     np.testing.assert_allclose(report.errors[0], errors, rtol=1e-5, atol=1e-5)
     assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics.params), rel=1e-5)
     assert_gradient(critics_loss, p.critics.params, gradient(after.critics.opt))
@@ -179,7 +188,9 @@ def test_sac(weights: bool) -> None:
         errors = twin_critics(params, simba, obs, d["action"]) - y
         return float((d.get("weight", 1.0) * (errors**2).sum(axis=0)).mean())
 
-    errors = np.abs(twin_critics(p.critics.params, simba, obs, d["action"]) - y).mean(axis=0)
+    values = twin_critics(p.critics.params, simba, obs, d["action"])
+    assert_values(report, values, y)
+    errors = np.abs(values - y).mean(axis=0)
     np.testing.assert_allclose(report.errors[0], errors, rtol=1e-5, atol=1e-5)
     assert float(report.metrics["critic_loss"]) == pytest.approx(critics_loss(p.critics.params), rel=1e-5)
     assert_gradient(critics_loss, p.critics.params, gradient(after.critics.opt))
@@ -219,6 +230,7 @@ def test_ddqn(weights: bool) -> None:
     assert float(report.metrics["critic_loss"]) == pytest.approx(loss(p.critics.params), rel=1e-5)
     assert_gradient(loss, p.critics.params, gradient(after.critics.opt))
     chosen = value_of(p.critics.params, d["obs"])[np.arange(BATCH), data["action"]]
+    assert_values(report, chosen, y)
     np.testing.assert_allclose(report.errors[0], np.abs(chosen - y), rtol=1e-5, atol=1e-5)
 
 

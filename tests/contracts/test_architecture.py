@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "arguments": {"errors", "wording"},
     "replay": {"errors"},
     "networks": set(),
-    "envs": {"errors"},
+    "worlds": {"errors"},
+    "envs": {"errors", "worlds"},
     "snapshot": set(),
     "plasticity": {"networks"},
     "agents": {"errors", "networks"},
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "theory": {"replay", "plasticity"},
     "lab": {"agents", "plasticity", "remedies"},
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
-    "demo": {"replay", "agents", "settings", "experiments", "report"},
+    "demo": {"replay", "worlds", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }

@@ -35,6 +35,7 @@ MODULES = (
     "neoteny.remedies.by_hand",
     "neoteny.replay.device",
     "neoteny.testing",
+    "neoteny.worlds",
 )
 """Modules that bring a framework with them, or that are for one purpose: users import them by name."""
 

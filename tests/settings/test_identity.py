@@ -98,6 +98,7 @@ OTHER: dict[str, Any] = {
     "total_timesteps": 999_999,
     "seed": 2,
     "num_envs": 2,
+    "priming_updates": 100,
     "action_repeat": 2,
     "eval_every": 5_000,
     "eval_episodes": 3,

@@ -172,14 +172,29 @@ def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array
 
 
 def squared_errors(values: Array, target: Array) -> tuple[Array, dict[str, Array]]:
-    """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, the mean Q and the mean |error|.
+    """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, and what `values_told` tells.
 
     Args:
         values: of each critic, (critics, batch).
         target: y, (batch,).
     """
-    errors = values - target
-    return (errors**2).sum(axis=0), {"q": values.mean(), "errors": jnp.abs(errors).mean(axis=0)}
+    return ((values - target) ** 2).sum(axis=0), values_told(values, target)
+
+
+def values_told(values: Array, target: Array) -> dict[str, Array]:
+    """What the loss of critics tells: the mean Q, the largest |Q|, the mean |y|, and each transition's mean |error|."""
+    constants, wanted = jax.lax.stop_gradient((values, target))
+    return {
+        "q": values.mean(),
+        "q_max": jnp.abs(constants).max(),
+        "target_abs": jnp.abs(wanted).mean(),
+        "errors": jnp.abs(values - target).mean(axis=0),
+    }
+
+
+def critics_metrics(loss: Array, told: dict[str, Array]) -> dict[str, Array]:
+    """What every agent reports of a step of its critics: the loss, and what `values_told` told."""
+    return {"critic_loss": loss, **{name: told[name] for name in ("q", "q_max", "target_abs")}}
 
 
 def adam(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:

@@ -18,16 +18,20 @@ from neoteny.agents.agent import (
     TrainableNetwork,
     UpdateReport,
     adam,
+    critics_metrics,
     many_updates,
     squared_errors,
     td_target,
 )
 from neoteny.agents.configs import DDQNConfig
 from neoteny.agents.learner import Learner, Remedy
-from neoteny.agents.problem import Problem
+from neoteny.agents.problem import NATURE_SIDE, Problem
+from neoteny.errors import UsageError
 from neoteny.networks import ActionValues, anatomy, new_variables, projection, trunk_of_layers, trunk_of_pixels
 
 Tree = Any
+SMALL_WIDTH = 128
+"""Units of the dense layer for frames that are too small for the Nature CNN, as Young & Tian (2019) have it."""
 
 
 @jax.tree_util.register_dataclass
@@ -44,20 +48,15 @@ def make(
     config: DDQNConfig, problem: Problem, network: nn.Module | None = None, remedies: Sequence[Remedy] = ()
 ) -> Agent:
     """Double DQN for discrete actions; `network` replaces the trunk."""
-    if network is not None:
-        trunk = network
-    elif problem.pixels:
-        trunk = trunk_of_pixels(config.network, config.cnn_width)
-    else:
-        trunk = trunk_of_layers(config.network, config.widths)
+    trunk = network or _trunk(config, problem)
     values = ActionValues(trunk, problem.num_actions)
     learner = Learner(remedies)
     target_updates = max(1, round(config.target_every * config.utd))
     exploration_steps = max(1.0, config.exploration_fraction * problem.total_timesteps)
 
     def seen(obs: Array) -> Array:
-        """Stacks come frames first, as they are stored; convolutions want channels last."""
-        return jnp.moveaxis(obs, 1, -1) if problem.pixels else obs
+        """Stacks come frames and their channels first, as they are stored; convolutions want channels last."""
+        return jnp.moveaxis(obs.reshape(len(obs), -1, *obs.shape[-2:]), 1, -1) if problem.pixels else obs
 
     def value_of(params: Tree, obs: Array) -> Array:
         return learner.apply(values, params, seen(obs))
@@ -131,7 +130,22 @@ def make(
     def update_once(state: State, batch: dict[str, Array]) -> tuple[State, UpdateReport]:
         no_key = state.acting  # this loss draws nothing
         state, loss, told, finite = learner.step(critics, state, batch, no_key, copy_now_and_then)
-        return state, UpdateReport({"critic_loss": loss, "q": told["q"]}, told["errors"], finite)
+        return state, UpdateReport(critics_metrics(loss, told), told["errors"], finite)
 
     update = many_updates(update_once, unroll=problem.pixels)
     return Agent(init, act, update, policy, sample, lambda state: state.critics.params, {"critics": critics})
+
+
+def _trunk(config: DDQNConfig, problem: Problem) -> nn.Module:
+    """The hidden layers for observations of this kind."""
+    if not problem.pixels:
+        return trunk_of_layers(config.network, config.widths)
+    if not problem.small_frames:
+        return trunk_of_pixels(config.network, config.cnn_width)
+    if config.cnn_width != DDQNConfig.cnn_width:
+        height, width = problem.obs_shape[-2:]
+        raise UsageError(
+            f"--cnn-width {config.cnn_width} is for frames of at least {NATURE_SIDE} x {NATURE_SIDE}, and these are "
+            f"{height} x {width}, whose dense layer has {SMALL_WIDTH} units: leave it out"
+        )
+    return trunk_of_pixels(config.network, SMALL_WIDTH, small=True)

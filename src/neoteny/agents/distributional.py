@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from neoteny.agents.agent import td_target
+from neoteny.agents.agent import td_target, values_told
 from neoteny.agents.continuous import CriticOutputs
 
 
@@ -32,8 +32,7 @@ def categorical(bins: int, reach: float) -> CriticOutputs:
 
     def losses(logits: Array, target: Array) -> tuple[Array, dict[str, Array]]:
         cross_entropies = -(target * jax.nn.log_softmax(logits)).sum(axis=-1)
-        errors = values(logits) - target @ support
-        return cross_entropies.sum(axis=0), {"q": values(logits).mean(), "errors": jnp.abs(errors).mean(axis=0)}
+        return cross_entropies.sum(axis=0), values_told(values(logits), target @ support)
 
     return CriticOutputs(bins, values, least, bootstrap, losses)
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+NATURE_SIDE = 36
+"""The least height and width of frames that the convolutions of the Nature CNN can take."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -20,6 +23,11 @@ class Problem:
     total_timesteps: int
     num_envs: int = 1
     """Environments that step together; a policy does not depend on it."""
+
+    @property
+    def small_frames(self) -> bool:
+        """Whether observations are frames too small for the Nature CNN."""
+        return self.pixels and min(self.obs_shape[-2:]) < NATURE_SIDE
 
     def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Half the width of the action space, and its middle."""

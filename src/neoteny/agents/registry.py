@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,8 +71,8 @@ def check_network(network: Any, problem: Problem) -> None:
 def _inputs(problem: Problem) -> dict[str, Any]:
     """What a network of this problem is given: stacks channels last, and in critics actions after observations."""
     if problem.pixels:
-        frames, *size = problem.obs_shape
-        return {"stacked frames": jnp.zeros((_BATCH, *size, frames), jnp.uint8)}
+        *stack, height, width = problem.obs_shape
+        return {"stacked frames": jnp.zeros((_BATCH, height, width, math.prod(stack)), jnp.uint8)}
     inputs = {"observations": jnp.zeros((_BATCH, *problem.obs_shape))}
     if problem.action_low is not None:
         both = (_BATCH, problem.obs_shape[0] + problem.num_actions)

@@ -18,6 +18,7 @@ from neoteny.agents.agent import (
     Agent,
     NetworkState,
     UpdateReport,
+    critics_metrics,
     many_updates,
     polyak,
 )
@@ -185,8 +186,7 @@ def make(
         if not config.actor_first:
             state, policy_finite = improve_if_due(state, batch, finite)
         metrics = {
-            "critic_loss": loss,
-            "q": told["q"],
+            **critics_metrics(loss, told),
             "actor_loss": state.actor_loss,
             "alpha": jnp.exp(state.log_alpha),
             "entropy": state.entropy,

@@ -17,6 +17,7 @@ from neoteny.agents.agent import (
     NetworkState,
     UpdateReport,
     adam,
+    critics_metrics,
     many_updates,
     polyak,
     td_target,
@@ -144,7 +145,7 @@ def make(
         )
         due = finite & (state.updates % config.policy_delay == 0)
         state, policy_finite = jax.lax.cond(due, improve_policy, lambda state, _: (state, True), state, batch)
-        metrics = {"critic_loss": loss, "q": told["q"], "actor_loss": state.actor_loss}
+        metrics = {**critics_metrics(loss, told), "actor_loss": state.actor_loss}
         return state, UpdateReport(metrics, told["errors"], finite & policy_finite)
 
     return Agent(init, act, many_updates(update_once), policy, sample, lambda state: state.actor.params, networks)

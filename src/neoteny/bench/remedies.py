@@ -6,6 +6,7 @@ import contextlib
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from neoteny.agents.configs import TD3Config
 from neoteny.arguments import Parser
@@ -17,7 +18,7 @@ from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 AGENT = TD3Config(learning_starts=300)
 HELD = 10_000
-NETWORK = {"nap": "layernorm"}
+NETWORK: dict[str, Literal["layernorm"]] = {"nap": "layernorm"}
 """The network that a remedy asks for: its cost is then over that of the same network without it."""
 
 
@@ -49,7 +50,7 @@ def measure(name: str, rounds: int, steps: int) -> tuple[float, list[float]]:
     """The milliseconds of a step with a remedy, and its time over that of a step without, of each round."""
     plain = TrainConfig(
         "Hopper-v5",
-        replace(AGENT, **({"network": NETWORK[name]} if name in NETWORK else {})),
+        replace(AGENT, network=NETWORK.get(name, AGENT.network)),
         ReplayConfig(capacity=HELD),
         PlasticityConfig(probe_every=0),
         total_timesteps=1_000_000_000,

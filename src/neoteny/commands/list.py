@@ -14,6 +14,8 @@ SUITES = {
     "MuJoCo": "Ant-v5, HalfCheetah-v5, Hopper-v5, Humanoid-v5, Walker2d-v5 and the rest; in [train]",
     "DeepMind Control": "dm_control/humanoid-run-v0, dm_control/dog-walk-v0 and the rest; in [dmc]",
     "Atari": "ALE/Breakout-v5, ALE/Phoenix-v5 and the rest; in [atari]",
+    "MinAtar": "MinAtar/Breakout-v1, MinAtar/Seaquest-v1 and the rest, neoteny/MinAtarInTurn-v0; in [minatar]",
+    "worlds that change": "neoteny/DriftingCartPole-v0, neoteny/DriftingPendulumGravity-v0 and the rest; in [train]",
     "any other": "that Gymnasium has registered; from Python, make_env=",
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+from neoteny.worlds.changing import Changing
 
 PERIOD = 6_000
 """Steps between changes."""
@@ -13,19 +15,15 @@ ID = f"{__name__}:ChangingGravity-v0"
 """What `gymnasium.make` takes: the module that registers the environment, and its name."""
 
 
-class ChangingGravity(gym.Wrapper):
+class ChangingGravity(Changing, PendulumEnv):
     """Pendulum-v1 whose gravity changes every PERIOD steps."""
 
-    def __init__(self) -> None:
-        super().__init__(gym.make("Pendulum-v1"))
-        self.steps = 0
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(PERIOD, render_mode=render_mode)
 
-    def step(self, action: Any) -> Any:
-        """One step, in the world of its time."""
-        pendulum: Any = self.env.unwrapped
-        pendulum.g = GRAVITIES[self.steps // PERIOD % len(GRAVITIES)]
-        self.steps += 1
-        return self.env.step(action)
+    def enter(self, level: int, rng: np.random.Generator) -> None:
+        """Take the level's gravity, which is the same for every seed."""
+        self.g = GRAVITIES[(level - 1) % len(GRAVITIES)]
 
 
-gym.register("ChangingGravity-v0", entry_point=f"{__name__}:ChangingGravity")
+gym.register("ChangingGravity-v0", entry_point=f"{__name__}:ChangingGravity", max_episode_steps=200)

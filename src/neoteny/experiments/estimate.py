@@ -49,6 +49,8 @@ def seconds(plan: Plan, cores: int, say: Callable[[str], None] = print) -> float
             say(f"  {config.agent_name} on {config.env}: {1 / speeds[kind].learning:,.0f} steps/s")
         speed = speeds[kind]
         before = min(config.agent.learning_starts, config.total_timesteps)
+        update = max(0.0, speed.learning - speed.acting) / config.agent.utd
+        total += config.priming_updates * update
         evaluations = config.total_timesteps // config.eval_every if config.eval_every else 0
         total += before * speed.acting + (config.total_timesteps - before) * speed.learning
         total += evaluations * config.eval_episodes * EPISODE * speed.acting + speed.start
@@ -64,6 +66,8 @@ def measure(config: TrainConfig, patience: float = 600.0) -> Speed:
         config,
         total_timesteps=ENDLESS,
         agent=replace(config.agent, learning_starts=STARTS),
+        priming_updates=0,
+        priming_steps=TrainConfig.priming_steps,
         replay=ReplayConfig(capacity=min(config.replay.capacity, 20_000)),
         plasticity=PlasticityConfig(probe_every=0),
         eval_every=0,

@@ -13,11 +13,12 @@ from neoteny.experiments.checking import in_a_plans_words
 from neoteny.experiments.plan import PlannedRun
 from neoteny.experiments.work import reason
 from neoteny.replay import memory
-from neoteny.replay.frames import Frames, FrameStore
+from neoteny.replay.frames import FrameStore
 from neoteny.replay.registry import REPLAYS
 from neoteny.replay.storage import Layout, transition_fields
 from neoteny.runs.policy import problem_of
 from neoteny.settings.config import TrainConfig
+from neoteny.training.setup import frames_of
 
 PROCESS = 500_000_000
 """Bytes of a run besides its replay buffer: a small TD3 on Pendulum peaks at 484 MB, by its timing.jsonl."""
@@ -52,7 +53,7 @@ def replay_bytes(config: TrainConfig, problem: Problem) -> int:
     frames = 0
     if problem.pixels:
         del fields["obs"], fields["next_obs"]
-        frames = FrameStore.num_bytes(Frames(shape[1:], shape[0]), capacity, config.num_envs)
+        frames = FrameStore.num_bytes(frames_of(problem, capacity), capacity, config.num_envs)
     numbers = Layout(fields).width + (config.replay.n_step > 1)  # n-step returns store the discount too
     named = REPLAYS.get(config.replay.replay)
     priorities = 9 if named is not None and named.prioritised else 0

@@ -18,7 +18,7 @@ from neoteny.networks.heads import (
 )
 from neoteny.networks.layers import SpectralDense, TorchConv, TorchDense, largest_singular_value, torch_init
 from neoteny.networks.simbav2 import Scaler, SimBaV2, unit_columns
-from neoteny.networks.trunks import MLP, NatureCNN, SimBa
+from neoteny.networks.trunks import MLP, NatureCNN, SimBa, SmallCNN
 
 __all__ = [
     "MLP",
@@ -35,6 +35,7 @@ __all__ = [
     "Scaler",
     "SimBa",
     "SimBaV2",
+    "SmallCNN",
     "SpectralDense",
     "TorchConv",
     "TorchDense",

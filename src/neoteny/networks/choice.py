@@ -9,7 +9,7 @@ import flax.linen as nn
 from neoteny.errors import UsageError
 from neoteny.networks.layers import Kind
 from neoteny.networks.simbav2 import SimBaV2
-from neoteny.networks.trunks import MLP, NatureCNN, SimBa
+from neoteny.networks.trunks import MLP, NatureCNN, SimBa, SmallCNN
 
 _OF_BLOCKS: dict[str, Any] = {"simba": SimBa, "simbav2": SimBaV2}
 
@@ -47,14 +47,20 @@ def trunk_of_blocks(network: Any, width: int, blocks: int, flag: str) -> nn.Modu
     return trunk_of_layers(network, (width,) * (blocks + 1), flag)
 
 
-def trunk_of_pixels(network: Any, width: int) -> nn.Module:
-    """Return the trunk of an agent that sees pixels; width: of the dense layer after the convolutions."""
+def trunk_of_pixels(network: Any, width: int, small: bool = False) -> nn.Module:
+    """Return the trunk of an agent that sees pixels.
+
+    Args:
+        network: what --network asks for.
+        width: of the dense layer after the convolutions.
+        small: whether the frames are too small for the Nature CNN.
+    """
     if network in _OF_BLOCKS:
         raise UsageError(
             f"--network {network} is for observations that are vectors, and these are pixels: choose mlp, layernorm, "
             "crelu or spectral, which follow the convolutions"
         )
-    return NatureCNN(width, _checked(network, (width,), "--cnn-width"))
+    return (SmallCNN if small else NatureCNN)(width, _checked(network, (width,), "--cnn-width"))
 
 
 def _checked(network: Kind, widths: tuple[int, ...], flag: str) -> Kind:

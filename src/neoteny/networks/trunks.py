@@ -1,4 +1,4 @@
-"""Trunks from observations to features: MLP and Nature CNN with their variations, and SimBa."""
+"""Trunks from observations to features: MLP and two CNNs with their variations, and SimBa."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from neoteny.networks.layers import Kind, TorchConv, hidden_layer
 
 HE = nn.initializers.he_normal()
 ORTHOGONAL = nn.initializers.orthogonal(1.0)
-_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, size and stride of the Nature CNN's."""
+_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+_SMALL = ((16, 3, 1),)
+"""Channels, size and stride of the convolutions."""
 
 
 class MLP(nn.Module):
@@ -48,18 +49,45 @@ class NatureCNN(nn.Module):
 
     @nn.compact
     def __call__(self, frames: Array) -> Array:
-        x = frames.astype(jnp.float32) / 255.0
-        for index, (features, size, stride) in enumerate(_CONVOLUTIONS):
-            x = TorchConv(features, (size, size), (stride, stride), name=f"conv_{index}")(x)
-            x = nn.relu(nn.LayerNorm(name=f"conv_norm_{index}")(x) if self.kind == "layernorm" else x)
-        return hidden_layer(x.reshape(*x.shape[:-3], -1), self.width, 0, self.kind, last=True)
+        return _convolve(frames.astype(jnp.float32) / 255.0, _NATURE, self.width, self.kind)
 
     @nn.nowrap
     def parts(self) -> Parts:
         """What it is made of."""
-        convolutions = [f"conv_{index}" for index in range(len(_CONVOLUTIONS))]
-        norms = [f"conv_norm_{index}" for index in range(len(_CONVOLUTIONS))] if self.kind == "layernorm" else []
-        return _layers([*((name,) for name in convolutions), ("layer_0", "dense")], [*norms, *["norm_0"][: len(norms)]])
+        return _convolutions(len(_NATURE), self.kind)
+
+
+class SmallCNN(nn.Module):
+    """The convolution of Young & Tian (2019) for MinAtar and its dense layer. Channels last, each 0 or 1, uint8.
+
+    `kind` varies it as it does the Nature CNN.
+    """
+
+    width: int = 128
+    kind: Kind = "mlp"
+
+    @nn.compact
+    def __call__(self, frames: Array) -> Array:
+        return _convolve(frames.astype(jnp.float32), _SMALL, self.width, self.kind)
+
+    @nn.nowrap
+    def parts(self) -> Parts:
+        """What it is made of."""
+        return _convolutions(len(_SMALL), self.kind)
+
+
+def _convolve(x: Array, convolutions: tuple[tuple[int, int, int], ...], width: int, kind: Kind) -> Array:
+    """Convolutions with ReLU, and a dense layer on what they give, in the module that calls."""
+    for index, (features, size, stride) in enumerate(convolutions):
+        x = TorchConv(features, (size, size), (stride, stride), name=f"conv_{index}")(x)
+        x = nn.relu(nn.LayerNorm(name=f"conv_norm_{index}")(x) if kind == "layernorm" else x)
+    return hidden_layer(x.reshape(*x.shape[:-3], -1), width, 0, kind, last=True)
+
+
+def _convolutions(count: int, kind: Kind) -> Parts:
+    """The parts of so many convolutions and a dense layer."""
+    norms = [*(f"conv_norm_{index}" for index in range(count)), "norm_0"] if kind == "layernorm" else []
+    return _layers([*((f"conv_{index}",) for index in range(count)), ("layer_0", "dense")], norms)
 
 
 def _layers(kernels: list[tuple[str, ...]], norms: list[str]) -> Parts:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neoteny.agents.agent import Agent
 from neoteny.agents.learner import shapes_after
-from neoteny.agents.problem import Problem
+from neoteny.agents.problem import NATURE_SIDE, Problem
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels
 from neoteny.errors import UsageError
@@ -46,14 +46,17 @@ def problem_of(env: gym.vector.VectorEnv, config: TrainConfig) -> Problem:
         raise UsageError(f"{name} takes a vector{also} and {config.env} has {obs}: flatten it")
     if pixels and not config.agent.pixels:
         raise UsageError(f"{name} needs a vector of observations and {config.env} has {obs}: flatten it, or use ddqn")
-    if pixels and (shape[0] > 16 or min(shape[1:]) < 36):
+    if pixels and (shape[0] > 16 or min(shape[-2:]) < (NATURE_SIDE if len(shape) == 3 else 8)):
         raise UsageError(
-            f"{name} takes pixels as stacked frames, (stack, height, width) of at least 36 x 36, and {config.env} "
-            f"has {shape}: wrap it with Gymnasium's GrayscaleObservation and FrameStackObservation"
+            f"{name} takes pixels as stacked frames, (stack, height, width) of at least 36 x 36 or (stack, channels, "
+            f"height, width) of at least 8 x 8, and {config.env} has {shape}: wrap it with Gymnasium's "
+            "GrayscaleObservation and FrameStackObservation"
         )
-    for unused in config.agent.for_vectors if pixels else config.agent.for_pixels:
+    small = pixels and min(shape[-2:]) < NATURE_SIDE
+    for_others = config.agent.for_vectors if pixels else ()
+    for unused in (*for_others, *(config.agent.for_pixels if small or not pixels else ())):
         if getattr(config.agent, unused) != getattr(type(config.agent)(), unused):
-            kind = "pixels" if pixels else "a vector"
+            kind = "small frames" if small else "pixels" if pixels else "a vector"
             raise UsageError(f"--{unused.replace('_', '-')} has no use here: {config.env} gives {kind}")
     if config.agent.discrete:
         if not isinstance(space, spaces.Discrete):

@@ -14,7 +14,7 @@ def cautions(config: TrainConfig) -> list[str]:
     """Return what to say before a run starts."""
     said = []
     steps, batch = config.total_timesteps, config.agent.batch_size
-    if config.agent.learning_starts >= steps:
+    if config.agent.learning_starts >= steps and not config.priming_updates:
         said.append(
             f"This run will make no update: learning starts at step {config.agent.learning_starts:,} and the run has "
             f"{steps:,} steps."

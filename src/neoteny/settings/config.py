@@ -150,6 +150,10 @@ class TrainConfig:
     """What restores or keeps plasticity, such as (ReDo(tau=0.1), Reset()): see `neoteny.remedies`."""
     total_timesteps: int = cast(int, None)
     """Steps over all environments; if not given the paper's, 10M for ddqn and 1M for td3 and sac."""
+    priming_updates: int = 0
+    """Updates on the first --priming-steps transitions, which are collected at random, before it trains as usual."""
+    priming_steps: int = 100
+    """Steps before the updates of priming, at most --learning-starts."""
     seed: int = 1
     """Of everything; from 0 to 4,294,967,295."""
     num_envs: int = 1
@@ -185,6 +189,8 @@ class TrainConfig:
         for name, least in (
             ("total_timesteps", 1),
             ("num_envs", 1),
+            ("priming_updates", 0),
+            ("priming_steps", 1),
             ("eval_every", 0),
             ("eval_episodes", 1),
             ("log_every", 1),
@@ -206,11 +212,26 @@ class TrainConfig:
             remedy.check_settings(self.agent)
         if self.agent.utd != AUTO:
             self.updates()
+        self._check_priming()
         atari = isinstance(self.env, str) and self.env.startswith("ALE/")
         if self.sticky and not atari:
             raise UsageError(f"--sticky is for Atari, and {self.env} is not")
         if atari and self.action_repeat is not None:
             raise UsageError("--action-repeat is not for Atari, which skips 4 frames")
+
+    def _check_priming(self) -> None:
+        """Refuse priming that would do nothing, or on other transitions than the first ones."""
+        if not self.priming_updates:
+            if self.priming_steps != TrainConfig.priming_steps:
+                raise UsageError(f"--priming-steps {self.priming_steps} has no use without --priming-updates")
+            return
+        for flag, most in (
+            ("--learning-starts", self.agent.learning_starts),
+            ("--capacity", self.replay.capacity),
+            ("--steps", self.total_timesteps),
+        ):
+            if self.priming_steps > most:
+                raise UsageError(f"--priming-steps must be at most {flag}, {most:,}, got {self.priming_steps:,}")
 
     @property
     def agent_name(self) -> str:
@@ -240,7 +261,7 @@ class TrainConfig:
 
     def planned_updates(self, steps: int) -> int:
         """Return the updates that a run of so many steps makes."""
-        return int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
+        return self.priming_updates + int(max(0, steps - self.agent.learning_starts) * self.agent.utd)
 
     @property
     def follows_drift(self) -> bool:

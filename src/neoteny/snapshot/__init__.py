@@ -18,9 +18,9 @@ from neoteny.snapshot.physics import has_delays, restore_simulation, save_simula
 # A subclass of one lives in its author's module, not here.
 _TRUSTED = tuple(
     "gymnasium.envs.classic_control. gymnasium.envs.toy_text. gymnasium.envs.mujoco. gymnasium.wrappers. "
-    "neoteny. ale_py. shimmy.".split()
+    "neoteny. ale_py. shimmy. minatar.".split()
 )
-_HELPERS = ("gymnasium.wrappers.", "dm_control.rl.control.", "dm_control.suite.")
+_HELPERS = ("gymnasium.wrappers.", "dm_control.rl.control.", "dm_control.suite.", "minatar.environment")
 # What is the same in all environments that are made the same way, or is there for a screen.
 _CONSTANTS = frozenset(
     "env spec metadata _metadata _cached_spec _saved_kwargs _ezpickle_args _ezpickle_kwargs env_type _action_set "
@@ -108,18 +108,24 @@ def _opts_in(kind: type) -> bool:
 
 
 def _save_attributes(owner: Any, where: str) -> dict[str, Any]:
-    skipped = _CONSTANTS | (_CLOCK if where.endswith(".RecordEpisodeStatistics") else frozenset())
+    clock = _CLOCK if where.endswith(".RecordEpisodeStatistics") else frozenset()
     return {
         name: _encode_attribute(value, f"{where}.{name}")
         for name, value in vars(owner).items()
-        if not (name in skipped or isinstance(value, _CONSTANT_TYPES) or _name(value).startswith(_CONSTANT_NAMES))
+        if not (name in clock or _is_constant(owner, name) or isinstance(value, _CONSTANT_TYPES))
+        and not _name(value).startswith(_CONSTANT_NAMES)
     }
+
+
+def _is_constant(owner: Any, name: str) -> bool:
+    """Whether an attribute is the same in all that are made the same way; the rules of a MinAtar game are its env."""
+    return name in _CONSTANTS and not (name == "env" and _name(owner) == "minatar.environment.Environment")
 
 
 def _restore_attributes(owner: Any, state: dict[str, Any]) -> None:
     attributes = vars(owner)  # not setattr: a property's setter may do more
     for name, value in state.items():
-        if name in _CONSTANTS:  # as they were made here, whatever an older version saved
+        if _is_constant(owner, name):  # as they were made here, whatever an older version saved
             continue
         of_class, current = getattr(type(owner), name, None), attributes.get(name)
         if callable(of_class) or hasattr(of_class, "__get__") or isinstance(current, _CONSTANT_TYPES):

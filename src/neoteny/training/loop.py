@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -24,10 +23,11 @@ from neoteny.runs.policy import save_policy
 from neoteny.runs.run import Run
 from neoteny.runs.session import Session, state_of
 from neoteny.settings.config import TrainConfig
+from neoteny.training.dispatching import dispatch_updates
 from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.guards import NotFinite, drop, finite, stop_if_halted
-from neoteny.training.measurements import measure
 from neoteny.training.observing import observe
+from neoteny.training.priming import is_collecting, is_due, next_count
 from neoteny.training.progress import Progress
 from neoteny.training.settling import settle
 from neoteny.training.setup import Setup
@@ -57,14 +57,19 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
                     stop_if_halted(session)
                     message = f"Stopped at step {session.step:,}; {checkpoints.how_to_go_on()}"
                     raise Interrupted(message, stop.signal)
-                if session.step >= config.total_timesteps:
+                priming = is_due(session, config)
+                if session.step >= config.total_timesteps and not priming:
                     break
-                between_ticks = False
-                tick(session, setup, run, progress, checkpoints)
-                between_ticks = True
+                if priming:
+                    prime(session, setup, run, progress)
+                else:
+                    between_ticks = False
+                    tick(session, setup, run, progress, checkpoints)
+                    between_ticks = True
                 if config.checkpoint_every:
                     checkpoints.spill(session.buffer)
-                    if time.monotonic() - saved >= config.checkpoint_every or _kept_forever(session, setup):
+                    keep = not priming and _kept_forever(session, setup)
+                    if time.monotonic() - saved >= config.checkpoint_every or keep:
                         save()
                         saved = time.monotonic()
             settle(session, setup, run)
@@ -145,15 +150,17 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     if session.pending and session.pending[0][0].weights is not None:
         settle(session, setup, run)  # the next draw depends on the errors of the updates before: it waits for them
     session.state = dataclasses.replace(session.state, acting=acting)
-    _, ticks_between = config.updates()
+    count, ticks_between = config.updates()
     due = learning and session.ticks % ticks_between == 0 and len(session.buffer) > 0
     if due:
-        _dispatch_updates(session, setup, run, progress)
+        dispatch_updates(session, setup, run, progress, count)
     # The actions are read only now: their computation, and the wait for the updates before, pass while updates start.
     action = np.asarray(actions)
     low, high = problem.action_low, problem.action_high
     if not learning and low is not None and high is not None:
         action = session.rng.uniform(low, high, (config.num_envs, len(low))).astype(np.float32)
+    elif is_collecting(session, config):  # agents of discrete actions, which explore in another way
+        action = session.rng.integers(problem.num_actions, size=config.num_envs, dtype=np.int32)
     after, reward, terminated, truncated, info = session.envs.step(action)
     next_obs = true_next(after, terminated | truncated, info)
     session.ticks += 1
@@ -179,48 +186,18 @@ def tick(session: Session, setup: Setup, run: Run, progress: Progress, checkpoin
     progress.tick(session.step, logging)
 
 
-def _dispatch_updates(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
-    """Start every update of this tick in one compiled call, each with a fresh batch; then what is due after it."""
-    config = setup.config
-    count, _ = config.updates()
-    size = config.agent.batch_size
-    batch = session.buffer.sample(size, batches=count)
-    rows = batch.rows.reshape(count, size, -1)
-    weights = None if batch.weights is None else batch.weights.astype(np.float32).reshape(count, size)
-    pixels = {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()}
-    other = _second_batches(session, setup, count, size)
-    session.state, report = setup.update(session.state, rows, weights, pixels, other)
-    before, after = session.updates, session.updates + count
-    session.metrics = report.metrics
-    session.pending.append((batch, report))
-    measured = measure(session, setup, run, rows[:1], {name: value[:1] for name, value in pixels.items()}, after)
-    if measured:
-        progress.measured(measured)
-    for index, (remedy, operate) in enumerate(setup.surgeries):
-        turns = range(remedy.done(before), remedy.done(after))
-        if remedy.surgery_of is None:  # then once, however often it was due
-            turns = range(min(1, len(turns)))
-        for turn in turns:
-            key = jax.random.fold_in(jax.random.key(config.seed), after)
-            session.state = operate(session.state, rows, pixels, jax.random.fold_in(key, index), turn)
-            run.log(session.step, updates=after, remedy=remedy.name)
-    session.updates = after  # last: a run that fails above, and is resumed, applies what is due
-
-
-def _second_batches(session: Session, setup: Setup, count: int, size: int) -> Any:
-    """Return the rows and pixels of a second batch for each update, if a remedy asks for one.
-
-    Their generator is of this update alone, so that the first batches are the same with and without them, and a resumed
-    run needs no state of it.
-    """
-    if not any(remedy.second_batch for remedy in setup.remedies):
-        return None
-    rng = np.random.default_rng([setup.config.seed, 4, session.updates])
-    batch = session.buffer.sample_by_age(rng, count * size)
-    return (
-        batch.rows.reshape(count, size, -1),
-        {name: value.reshape(count, size, *value.shape[1:]) for name, value in batch.pixels.items()},
-    )
+def prime(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
+    """The next updates of priming, on what was collected at random; no step is made meanwhile."""
+    config, before = setup.config, session.updates
+    if session.pending and session.pending[0][0].weights is not None:
+        settle(session, setup, run)
+    dispatch_updates(session, setup, run, progress, next_count(before, setup))
+    settle(session, setup, run, under_way=1)
+    ended = session.updates == config.priming_updates
+    logging = ended or session.updates // config.log_every > before // config.log_every
+    if logging:
+        _log(session, setup, run, progress)
+    progress.primed(session.updates, logging)
 
 
 def true_next(after: NDArray[Any], ended: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[Any]:
@@ -239,7 +216,7 @@ def _log(session: Session, setup: Setup, run: Run, progress: Progress) -> None:
     if session.metrics is not None:
         values |= {name: float(value) for name, value in session.metrics.items()}
     learned = session.step - config.agent.learning_starts
-    values["realised_utd"] = session.updates / learned if learned > 0 else 0.0
+    values["realised_utd"] = (session.updates - config.priming_updates) / learned if learned > 0 else 0.0
     frames = session.step * envs.frames_per_step(config.env, config.action_repeat)
     run.log(session.step, frames=frames, updates=session.updates, skipped_updates=session.skipped, **values)
     session.logged = session.step
@@ -262,6 +239,7 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
     params = agent.policy_params(session.state)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     assert setup.evaluation_envs is not None
+    envs.stay_in_present_world(setup.evaluation_envs, session.envs)
 
     def policy(obs: NDArray[Any]) -> NDArray[Any]:
         if stop.signal is not None:

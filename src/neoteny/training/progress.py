@@ -18,6 +18,7 @@ class Progress:
 
     def __init__(self, config: TrainConfig, quiet: bool) -> None:
         self._total = config.total_timesteps
+        self._priming = config.priming_updates
         self._quiet = quiet
         self._live = not quiet and is_terminal()
         self._returns: deque[float] = deque(maxlen=20)
@@ -47,12 +48,24 @@ class Progress:
 
     def tick(self, step: int, log: bool) -> None:
         """Show the present line: now and then in a terminal, at every log elsewhere."""
+        if self._is_time(log):
+            self._marks.append((self._shown, step))
+            self._print(self.line(step), "" if self._live else "\n")
+
+    def primed(self, updates: int, log: bool) -> None:
+        """Show how far priming is, in which no step is made; as often as `tick`."""
+        if self._is_time(log):
+            self._marks.clear()
+            parts = [f"priming: {updates:,} / {self._priming:,} updates", *self._last_values()]
+            self._print("  ".join(parts), "" if self._live else "\n")
+
+    def _is_time(self, log: bool) -> bool:
+        """Whether a line is to be shown now, of which the time is then noted."""
         now = time.perf_counter()
         if self._quiet or not (log or (self._live and now - self._shown > 0.5)):
-            return
+            return False
         self._shown = now
-        self._marks.append((now, step))
-        self._print(self.line(step), "" if self._live else "\n")
+        return True
 
     def line(self, step: int) -> str:
         """step, steps per second, time left, returns and the last metrics."""
@@ -64,9 +77,12 @@ class Progress:
             parts.append(f"{speed:,.0f} steps/s, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left")
         if self._returns:
             parts.append(f"return {self._returns[-1]:.1f} (mean {sum(self._returns) / len(self._returns):.1f})")
-        for name, value in self._values.items():
-            parts.append(f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}")
-        return "  ".join(parts)
+        return "  ".join([*parts, *self._last_values()])
+
+    def _last_values(self) -> list[str]:
+        return [
+            f"{name} {value:,.0f}" if name == "age" else f"{name} {value:.3g}" for name, value in self._values.items()
+        ]
 
     def say(self, text: str) -> None:
         """Something that a person should know, even of a quiet run."""

@@ -29,7 +29,7 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
     config = _own_environment(directory)
     policy, problem = load_with_problem(directory)
     options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
-    vector_env = envs.make(config.env, episodes, options)
+    vector_env = _made(directory, config, episodes, options)
     epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
     try:
         _check_same_problem(directory, problem, problem_of(vector_env, config))
@@ -77,7 +77,7 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
         raise missing_extra("--video", "train", error) from error
     options = envs.EnvOptions(config.sticky, config.action_repeat, evaluation=True, render=True)
     try:
-        vector_env = envs.make(config.env, 1, options)
+        vector_env = _made(directory, config, 1, options)
         obs, _ = vector_env.reset(seed=seed)
         frame = vector_env.render()[0]
     except UsageError:
@@ -90,6 +90,18 @@ def start_filming(directory: Path, seed: int) -> tuple[SyncVectorEnv, NDArray[An
             "libegl1 (then MUJOCO_GL=egl) or libosmesa6 (then MUJOCO_GL=osmesa)"
         ) from error
     return vector_env, obs, [frame]
+
+
+def _made(directory: Path, config: TrainConfig, episodes: int, options: envs.EnvOptions) -> SyncVectorEnv:
+    """The run's environments; an error if their world changes, since the policy does not say when it was made."""
+    vector_env = envs.make(config.env, episodes, options)
+    if envs.changes(vector_env):
+        vector_env.close()
+        raise UsageError(
+            f"{directory} was trained in {config.env}, a world that changes, and a policy does not say of which level "
+            "it is: read eval_return in metrics.jsonl, which was measured in the world of its moment"
+        )
+    return vector_env
 
 
 def _own_environment(directory: Path) -> TrainConfig:

@@ -136,7 +136,7 @@ def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayB
     fields: dict[str, Any] = transition_fields(problem.obs_shape, action_shape, np.int32 if discrete else np.float32)
     if problem.pixels:
         del fields["next_obs"]
-        fields["obs"] = Frames(problem.obs_shape[1:], problem.obs_shape[0])
+        fields["obs"] = frames_of(problem, config.replay.capacity)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*still changes up to age")  # `cautions` says so in words
         return ReplayBuffer(
@@ -148,6 +148,12 @@ def _make_buffer(config: TrainConfig, problem: Problem, sampler: Any) -> ReplayB
             gamma=config.agent.gamma if config.replay.n_step > 1 else None,
             seed=config.seed,
         )
+
+
+def frames_of(problem: Problem, capacity: int) -> Frames:
+    """The stored frames of a problem; small ones with room for the final frame of every episode, however short."""
+    finals = -(-capacity // 2) if problem.small_frames else None  # in Seaquest an episode may end after 2 steps
+    return Frames(problem.obs_shape[1:], problem.obs_shape[0], finals)
 
 
 def _evaluation_envs(config: TrainConfig, make_env: envs.MakeEnv | None) -> SyncVectorEnv | None:
