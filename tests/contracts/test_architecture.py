@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "measuring": {"networks", "agents", "plasticity", "remedies", "machine", "runs"},
     "training": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring"},
     "integrations": {"replay", "plasticity", "remedies"},
-    "report": {"replay", "plasticity", "remedies", "settings", "runs"},
+    "report": {"replay", "plasticity", "agents", "remedies", "settings", "runs"},
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }
-MAY_IMPORT["bench"] |= {"integrations", "cli"}
+MAY_IMPORT["bench"] |= {"integrations", "remedies", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}
