@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "measuring": {"networks", "agents", "plasticity", "remedies", "machine", "runs"},
     "training": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring"},
     "integrations": {"replay", "plasticity", "remedies"},
-    "report": {"replay", "plasticity", "remedies", "settings", "runs"},
+    "report": {"replay", "plasticity", "agents", "remedies", "settings", "runs"},
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},

@@ -154,6 +154,15 @@ def test_the_geometric_law_of_the_horizon_plan_is_as_old_as_swd_in_the_middle_of
     assert {run.config.agent.utd for run in load_plan("controls/horizon").runs} == {1, 4}
 
 
+def test_the_example_that_asks_which_t_compares_auto_with_every_fixed_one() -> None:
+    plan = load_plan(str(Path(__file__).parents[2] / "examples" / "which_t.toml"))
+    fixed = {run.config.replay.decay_steps for run in plan.runs if run.method != "auto"}
+    assert fixed == {1_000, 2_000, 5_000, 10_000}
+    assert {claim.baseline for claim in plan.claims or ()} == {run.method for run in plan.runs} - {"auto"}
+    assert {run.config.seed for run in plan.runs} == set(range(1, 11))
+    assert len(plan.runs) == 2 * 5 * 10
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("title = ")
     (tmp_path / "both.toml").write_text('title = "x"\nincludes = ["swd/fig2"]\nsteps = 3\n')

@@ -40,6 +40,12 @@ def test_the_late_curve_is_the_median_of_the_last_quarter() -> None:
     curve = late_curve({name: [line[name] for line in lines] for name in lines[0]})
     assert curve is not None
     assert curve.means[3] == 10 * MEANS[3]  # of the 9th, 10th and 11th measurement
+    for wrong in (1e308, -1e308):
+        lines[-1]["drift/03"] = lines[-2]["drift/03"] = wrong
+        curve = late_curve({name: [line[name] for line in lines] for name in lines[0]})
+        assert curve is not None
+        assert np.isfinite(curve.means).all()
+    assert late_curve({**{name: [line[name] for line in lines] for name in lines[0]}, "drift_stored": [1e99]}) is None
     assert late_curve({}) is None
     assert late_curve({name: [None] for name in lines[0]}) is None
 

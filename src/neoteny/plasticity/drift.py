@@ -20,6 +20,8 @@ LEAST = 80
 """Transitions that must be stored: with fewer, ranges would be empty."""
 MOST = 10**15
 """What no buffer holds: a log that says more is damaged."""
+LARGEST = 1e100
+"""A logged number beyond it counts as infinite: a mean of two such would overflow."""
 USUAL = 0.95
 """The share of the newest range's distances that count as usual."""
 
@@ -104,7 +106,7 @@ def late_curve(series: Mapping[str, Any]) -> Curve | None:
 
 
 def _late(values: Any) -> Floats:
-    """The last quarter of what is finite, and at least one."""
+    """The last quarter of what is finite and not beyond LARGEST, and at least one."""
     numbers = np.array([np.nan if value is None else value for value in values], np.float64)
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = numbers[np.abs(numbers) <= LARGEST]
     return numbers[-max(1, round(LATE * len(numbers))) :]

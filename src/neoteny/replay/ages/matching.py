@@ -58,7 +58,8 @@ def match(schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: 
 
     The number is T of linear, exponential and polynomial schedules (or their fraction of what is stored), the rate of
     geometric decay, the mean age of `TruncatedGeometric`, the length of a window and eta of `EmphasizeRecent`; all
-    others, such as min_weight, stay as they are. A window has whole steps, so it is matched to the nearest.
+    others, such as min_weight, stay as they are. A window has whole steps, so it is matched to the nearest. With a
+    floor two numbers can be as strong: the weaker is taken, or that of `like` if it is one of them.
 
     Args:
         schedule: one of ours.
@@ -97,6 +98,9 @@ def match(schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: 
     def beyond(value: float) -> float:
         return getattr(describe(changed(value), capacity=capacity, num_envs=num_envs), by) / aim - 1.0
 
+    own = getattr(like, field, None) if type(like) is type(schedule) else None
+    if isinstance(own, (int, float)) and abs(beyond(own)) < _CLOSE:
+        return changed(own)
     weak, over = math.nan, math.nan
     reached = []
     for strong in values_for(capacity):
