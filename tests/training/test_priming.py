@@ -127,7 +127,7 @@ def test_a_run_is_primed_once_and_then_trains_as_usual(tmp_path: Path, capsys: A
     assert [line["updates"] for line in priming if "critic_loss" in line] == [30, 60, 90, 120, 150, 180, 210, 230]
     assert (logged[-1]["step"], logged[-1]["updates"], logged[-1]["realised_utd"]) == (90, 230 + 30, 1.0)
     shown = capsys.readouterr().out
-    assert "priming: 230 / 230 updates  loss " in shown
+    assert "priming: 230 / 230 updates  " in shown
     assert "       90 / 90" in shown
 
 
