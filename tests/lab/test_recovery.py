@@ -38,14 +38,14 @@ def test_a_share_of_0_changes_nothing() -> None:
     agent, data = agent_under(()), transitions(1)
     state = agent.init(jax.random.key(0))
     jax.tree.map(np.testing.assert_array_equal, silenced(agent, state, data, 0.0, seed=1), state)
-    assert 0.5 < relearning(agent, state, data, seed=1) < 2  # a new network is as good as another
+    assert relearning(agent, state, data, seed=1) < 0.2  # a new network learns
 
 
 def test_it_tells_a_remedy_from_none() -> None:
     none, reset = (recover(remedy, seeds=1, updates=300) for remedy in (None, Reset(every=100)))
     assert none.dormant[0] > 0.85
     assert reset.dormant[0] < 0.2
-    assert reset.relearning[0] < 0.3 * none.relearning[0]
+    assert reset.relearning[0] < 0.5 * none.relearning[0]
 
 
 def test_numbers_let_a_remedy_act_and_are_otherwise_its_own() -> None:
@@ -57,7 +57,12 @@ def test_numbers_let_a_remedy_act_and_are_otherwise_its_own() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["lab", "recovery", "--remedy", "redo", "--seeds", "1", "--updates", "10"]) == 0
     table = capsys.readouterr().out
-    assert [line.split("  ")[0] for line in table.splitlines()[3:6]] == ["never silenced", "no remedy", "redo"]
+    assert [line.split("  ")[0] for line in table.splitlines()[3:7]] == [
+        "a new network",
+        "never silenced",
+        "no remedy",
+        "redo",
+    ]
     assert main(["lab", "recovry"]) == 2
     assert capsys.readouterr().err == "neoteny lab: there is no experiment 'recovry'; did you mean recovery?\n"
     assert main(["lab", "recovery", "--seeds", "0"]) == 2

@@ -311,6 +311,8 @@ def test_a_weight_decay_that_upgd_would_not_use_is_refused() -> None:
             TrainConfig("X", agent, remedies=(UPGD(),))
     for agent in (TD3Config(), DDQNConfig(), SACConfig()):
         TrainConfig("X", agent, remedies=(UPGD(),))
+    with pytest.raises(UsageError, match=r"--lr-end 5e-05 is of the agent's own optimiser, .* give --lr-end None"):
+        TrainConfig("X", SACConfig(lr_end=5e-5), remedies=(UPGD(),))
     with pytest.raises(UsageError, match="--weight-decay must be a finite number >= 0, got -1"):
         TD3Config(weight_decay=-1)
 

@@ -72,7 +72,11 @@ class UPGD(RemedyConfig):
                 raise UsageError(f"--remedy upgd needs a learning rate, and the agent tells none for its {label}")
 
     def check_settings(self, agent: AgentConfig) -> None:
-        """Raise UsageError if the agent is given a weight decay, which would not be used."""
+        """Raise UsageError if the agent is given a weight decay or a schedule, which would not be used."""
+        if (lr_end := getattr(agent, "lr_end", None)) is not None:
+            raise UsageError(
+                f"--lr-end {lr_end} is of the agent's own optimiser, which --remedy upgd replaces: give --lr-end None"
+            )
         usual = getattr(type(agent), "weight_decay", None)
         if (given := getattr(agent, "weight_decay", None)) != usual:
             raise UsageError(
