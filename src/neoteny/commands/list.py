@@ -37,6 +37,7 @@ def describe() -> str:
         },
         "remedies": {
             name: ", ".join("--" + setting.replace("_", "-") for setting, (own, _) in settings().items() if own == name)
+            or "no numbers"
             for name in REMEDIES
         },
         "measures of plasticity": {rule.measure: f"healthy: {rule.healthy}" for rule in RULES},

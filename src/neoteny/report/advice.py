@@ -187,27 +187,43 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def draw(situations: Sequence[Situation], picture: Path) -> None:
-    """A row for each: the share of draws up to each age, now and by each rule, and drift over age if it is known."""
+    """A row for each: the share of draws up to each age, now and by each rule, and drift over age if any is known."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 0.6 + 3.8 * len(situations)), layout="constrained")
-    panels: Any = figure.subplots(len(situations), 2, squeeze=False)
-    for (left, right), situation in zip(panels, situations, strict=True):
-        stored = situation.num_stored
-        ages = np.unique(np.geomspace(1, stored, 300).astype(np.int64))
-        named = {"now": situation.schedule, **{one.rule: one.schedule for one in suggestions(situation)}}
-        for name, schedule in named.items():
-            shares = shares_upto(schedule, stored, situation.num_envs)[ages - 1]
-            left.plot(ages, shares, label=name, linewidth=2.4 if name == "now" else 1.4)
-        left.plot(ages, ages / stored, color="grey", linestyle=":", label="uniform")
-        left.set(title=situation.name, xlabel="age, in transitions", ylabel="share of draws up to it", xscale="log")
-        left.legend(fontsize=8)
-        left.grid(alpha=0.25)
-        if situation.drift is None:
-            right.text(0.5, 0.5, "drift was not measured", ha="center", va="center")
-            right.set_axis_off()
-            continue
-        right.plot(situation.drift.ages, situation.drift.means, marker="o", markersize=3)
-        right.set(title="drift", xlabel="age, in transitions", ylabel="how far from what would be done", xscale="log")
-        right.grid(alpha=0.25)
+    columns = 2 if any(situation.drift is not None for situation in situations) else 1
+    figure = Figure(figsize=(6.2 * columns, 0.6 + 3.8 * len(situations)), layout="constrained")
+    panels: Any = figure.subplots(len(situations), columns, squeeze=False)
+    for row, situation in zip(panels, situations, strict=True):
+        _draw_shares(row[0], situation)
+        if columns == 2:
+            _draw_drift(row[1], situation)
     figure.savefig(picture, dpi=110)
+
+
+def _draw_shares(panel: Any, situation: Situation) -> None:
+    """The share of draws up to each age; rules that give the same share a line."""
+    stored = situation.num_stored
+    ages = np.unique(np.geomspace(1, stored, 300).astype(np.int64))
+    named = {"now": situation.schedule, **{one.rule: one.schedule for one in suggestions(situation)}}
+    lines: dict[bytes, list[str]] = {}
+    for name, schedule in named.items():
+        shares = shares_upto(schedule, stored, situation.num_envs)[ages - 1]
+        lines.setdefault(np.round(shares, 6).tobytes(), []).append(name)
+    for shares_bytes, names in lines.items():
+        panel.plot(ages, np.frombuffer(shares_bytes), label=" = ".join(names), linewidth=2.4 if "now" in names else 1.4)
+    panel.plot(ages, ages / stored, color="grey", linestyle=":", label="uniform")
+    title = "/".join(Path(situation.name).parts[-3:])
+    panel.set(title=title, xlabel="age, in transitions", ylabel="share of draws up to it", xscale="log")
+    panel.legend(fontsize=8)
+    panel.grid(alpha=0.25)
+
+
+def _draw_drift(panel: Any, situation: Situation) -> None:
+    """How far what was done at each age is from what would be done now."""
+    if situation.drift is None:
+        panel.text(0.5, 0.5, "drift was not measured", ha="center", va="center")
+        panel.set_axis_off()
+        return
+    panel.plot(situation.drift.ages, situation.drift.means, marker="o", markersize=3)
+    panel.set(title="drift", xlabel="age, in transitions", ylabel="how far from what would be done", xscale="log")
+    panel.grid(alpha=0.25)
