@@ -22,7 +22,8 @@ from neoteny import commands
 from neoteny.agents import Agent, Learner, NetworkState, Problem, Remedy, TrainableNetwork, UpdateReport, check_state
 from neoteny.agents import configs as agent_configs
 from neoteny.agents import registry as agent_registry
-from neoteny.agents.agent import many_updates, squared_errors, td_target
+from neoteny.agents.agent import squared_errors, td_target
+from neoteny.agents.learner import many_updates
 from neoteny.cli import main
 from neoteny.measuring import measures
 from neoteny.networks import MLP, ActionValues, anatomy

@@ -12,7 +12,8 @@ import optax
 import neoteny
 from neoteny.agents.agent import TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
-from neoteny.agents.learner import OTHER, operate
+from neoteny.agents.learner import OTHER
+from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig

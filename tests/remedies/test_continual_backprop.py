@@ -13,7 +13,8 @@ import pytest
 
 import neoteny
 from neoteny.agents.agent import TrainableNetwork, polyak
-from neoteny.agents.learner import Learner, operate
+from neoteny.agents.learner import Learner
+from neoteny.agents.operating import operate
 from neoteny.errors import UsageError
 from neoteny.remedies import ContinualBackprop, ReDo, Reset
 from neoteny.remedies.surgery import at

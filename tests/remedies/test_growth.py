@@ -13,7 +13,7 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import SACConfig, TD3Config
-from neoteny.agents.learner import operate, shapes_after
+from neoteny.agents.operating import operate, shapes_after
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neoteny.agents.configs import DDQNConfig, TD3Config
-from neoteny.agents.learner import operate
+from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError

@@ -16,7 +16,8 @@ import pytest
 import neoteny
 from neoteny.agents.agent import TrainableNetwork
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
-from neoteny.agents.learner import Learner, Step, operate
+from neoteny.agents.learner import Learner, Step
+from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError

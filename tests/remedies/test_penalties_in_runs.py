@@ -15,7 +15,8 @@ import pytest
 
 import neoteny
 from neoteny.agents.configs import DDQNConfig, SACConfig
-from neoteny.agents.learner import Step, operate
+from neoteny.agents.learner import Step
+from neoteny.agents.operating import operate
 from neoteny.remedies import PFO, Chain, Injection, L2Init, Parseval, ReDo, Reset
 from neoteny.remedies.chain import churn
 from neoteny.remedies.earlier import EARLIER

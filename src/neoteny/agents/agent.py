@@ -137,34 +137,6 @@ def check_state(state: Tree, networks: Mapping[str, TrainableNetwork]) -> None:
             raise TypeError(f"the state of {name} must have a target exactly if has_target is true")
 
 
-def many_updates(
-    once: Callable[[Tree, dict[str, Array]], tuple[Tree, UpdateReport]], unroll: bool = False
-) -> Callable[[Tree, dict[str, Array]], tuple[Tree, UpdateReport]]:
-    """One call that makes every update of a batch's leading axis, each with its own transitions.
-
-    A scan; written out for convolutions, which XLA runs five times slower inside a loop on the CPU.
-    """
-
-    def update(state: Tree, batch: dict[str, Array]) -> tuple[Tree, UpdateReport]:
-        count = next(iter(batch.values())).shape[0]
-        if unroll or count == 1:
-            reports = []
-            for index in range(count):
-                state, report = once(state, {name: value[index] for name, value in batch.items()})
-                reports.append(report)
-            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *reports)
-        else:
-            state, stacked = jax.lax.scan(once, state, batch)
-        num_finite = stacked.finite.sum()
-        means = {
-            name: jnp.where(stacked.finite, value, 0.0).sum() / num_finite  # NaN, if none was made
-            for name, value in stacked.metrics.items()
-        }
-        return state, UpdateReport(means, stacked.errors, stacked.finite)
-
-    return update
-
-
 def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array:
     """r + discount (1 - terminated) V(s'); bootstraps through a truncation. Everything (batch,)."""
     discount = batch.get("discount", gamma)

@@ -19,12 +19,11 @@ from neoteny.agents.agent import (
     UpdateReport,
     adam,
     critics_metrics,
-    many_updates,
     squared_errors,
     td_target,
 )
 from neoteny.agents.configs import DDQNConfig
-from neoteny.agents.learner import Learner, Remedy
+from neoteny.agents.learner import Learner, Remedy, many_updates
 from neoteny.agents.problem import NATURE_SIDE, Problem
 from neoteny.errors import UsageError
 from neoteny.networks import ActionValues, anatomy, new_variables, projection, trunk_of_layers, trunk_of_pixels

@@ -19,14 +19,13 @@ from neoteny.agents.agent import (
     NetworkState,
     UpdateReport,
     critics_metrics,
-    many_updates,
     polyak,
 )
 from neoteny.agents.configs import SACConfig
 from neoteny.agents.continuous import VALUES, describe_actor, describe_critics
 from neoteny.agents.distributional import categorical
 from neoteny.agents.gaussian import SquashedGaussian
-from neoteny.agents.learner import Learner, Remedy
+from neoteny.agents.learner import Learner, Remedy, many_updates
 from neoteny.agents.normaliser import Normaliser, normalise, observe
 from neoteny.agents.normaliser import init as init_normaliser
 from neoteny.agents.problem import Problem

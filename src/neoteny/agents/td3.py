@@ -18,13 +18,12 @@ from neoteny.agents.agent import (
     UpdateReport,
     adam,
     critics_metrics,
-    many_updates,
     polyak,
     td_target,
 )
 from neoteny.agents.configs import TD3Config
 from neoteny.agents.continuous import describe_actor, describe_critics
-from neoteny.agents.learner import Learner, Remedy
+from neoteny.agents.learner import Learner, Remedy, many_updates
 from neoteny.agents.problem import Problem
 from neoteny.networks import Critics, Deterministic, trunk_of_layers
 

@@ -23,7 +23,8 @@ from jax import Array
 
 from neoteny.agents.agent import Agent, TrainableNetwork
 from neoteny.agents.configs import TD3Config
-from neoteny.agents.learner import OTHER, Remedy, forward_and_hidden, operate
+from neoteny.agents.learner import OTHER, Remedy, forward_and_hidden
+from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
 from neoteny.arguments import Parser

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from neoteny.agents.agent import Agent
-from neoteny.agents.learner import shapes_after
+from neoteny.agents.operating import shapes_after
 from neoteny.agents.problem import NATURE_SIDE, Problem
 from neoteny.agents.registry import make_agent
 from neoteny.envs import is_pixels

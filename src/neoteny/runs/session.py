@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from neoteny import snapshot
 from neoteny.agents.agent import Agent, NetworkState, UpdateReport
-from neoteny.agents.learner import Remedy, shapes_after
+from neoteny.agents.learner import Remedy
+from neoteny.agents.operating import shapes_after
 from neoteny.replay.batch import Batch
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.runs.files import UNFIT, Damaged

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from neoteny.agents.agent import Agent, UpdateReport
-from neoteny.agents.learner import OTHER, Remedy, operate
+from neoteny.agents.learner import OTHER, Remedy
+from neoteny.agents.operating import operate
 from neoteny.machine.compiled import compiled
 from neoteny.replay.storage import Layout
 
