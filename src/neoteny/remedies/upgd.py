@@ -78,9 +78,9 @@ class UPGD(RemedyConfig):
                 f"--lr-end {lr_end} is of the agent's own optimiser, which --remedy upgd replaces: give --lr-end None"
             )
         usual = getattr(type(agent), "weight_decay", None)
-        if (given := getattr(agent, "weight_decay", None)) != usual:
+        if (decay := getattr(agent, "weight_decay", None)) != usual:
             raise UsageError(
-                f"--weight-decay {given} is of the agent's own optimiser, which --remedy upgd replaces: give "
+                f"--weight-decay {decay} is of the agent's own optimiser, which --remedy upgd replaces: give "
                 f"{self.flag('weight_decay')} instead"
             )
 

@@ -87,7 +87,7 @@ def draws_by_the_end(schedule: Schedule, added: float, steps: int, capacity: int
 
 def suggestions(situation: Situation) -> list[Suggestion]:
     """What each rule that applies would choose; the first is what a person without a search of their own may take."""
-    made = [
+    chosen = [
         Suggestion(
             "relative",
             "--replay swd --decay-steps auto",
@@ -100,7 +100,7 @@ def suggestions(situation: Situation) -> list[Suggestion]:
     if agent is not None and steps is not None:
         share = agent.usual_decay_steps / agent.usual_steps
         decay_steps = max(2, round(share * steps))
-        made.append(
+        chosen.append(
             Suggestion(
                 "paper",
                 f"--replay swd --decay-steps {decay_steps}",
@@ -111,7 +111,7 @@ def suggestions(situation: Situation) -> list[Suggestion]:
     if situation.drift is not None:
         bounds = age_ranges(situation.drift.num_stored)
         decay_steps = max(2, round(decay_steps_from_drift(bounds, situation.drift.far, MIN_WEIGHT)))
-        made.append(
+        chosen.append(
             Suggestion(
                 "drift",
                 "--replay swd --decay-steps drift",
@@ -120,7 +120,7 @@ def suggestions(situation: Situation) -> list[Suggestion]:
                 "the newest data has, w_min's part aside (experimental).",
             )
         )
-    return made
+    return chosen
 
 
 def advice(situation: Situation) -> str:
@@ -141,17 +141,17 @@ def advice(situation: Situation) -> str:
         f"What rules of thumb would choose, all with the paper's w_min of {MIN_WEIGHT}:",
         f"  {'rule':<10}{'T now':>12}{'newest':>9}{'mean age':>12}{'effective':>12}{'older half':>12}",
     ]
-    made = suggestions(situation)
-    for one in made:
+    chosen = suggestions(situation)
+    for one in chosen:
         does = effects(one.schedule, stored, num_envs)
         numbers = f"{does.newest:>9.2f}{does.mean_age:>12,.0f}{does.effective:>12,.0f}{does.older[1]:>12.0%}"
         lines.append(f"  {one.rule:<10}{one.schedule.steps_of(stored):>12,.0f}{numbers}")
-    lines += [f"  {one.rule}: {one.why}" for one in made]
+    lines += [f"  {one.rule}: {one.why}" for one in chosen]
     lines += [
         f"  w_min: with {MIN_WEIGHT} the newest data can gain at most {1 / MIN_WEIGHT:.0f} times; less makes replay "
         "forget what is old.",
         "",
-        f"Suggested without a search of your own, by the relative rule: {made[0].flags} --min-weight {MIN_WEIGHT}",
+        f"Suggested without a search of your own, by the relative rule: {chosen[0].flags} --min-weight {MIN_WEIGHT}",
     ]
     lines += ["", "What is not known:", *(f"  {sentence}" for sentence in (*situation.unknown, *_UNKNOWN))]
     return "\n".join(lines)

@@ -17,12 +17,12 @@ def settled(config: TrainConfig) -> TrainConfig:
     from neoteny import envs  # Gymnasium, which is not needed to read most configurations
 
     repeat = envs.frames_per_step(config.env, config.action_repeat)
-    found: dict[str, Any] = {
+    rules: dict[str, Any] = {
         "gamma": lambda: discount(envs.episode_steps(config.env) / repeat),
         "utd": lambda: float(repeat),
         "num_critics": lambda: 2 if envs.may_terminate(config.env) else 1,
     }
-    return replace(config, agent=replace(config.agent, **{name: found[name]() for name in names}))
+    return replace(config, agent=replace(config.agent, **{name: rules[name]() for name in names}))
 
 
 def discount(decisions: float) -> float:
