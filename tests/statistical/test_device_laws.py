@@ -13,6 +13,7 @@ import pytest
 from neoteny import (
     EmphasizeRecent,
     GeometricDecay,
+    InverseAge,
     LinearDecay,
     LinearGrowth,
     ReferenceSampler,
@@ -141,7 +142,7 @@ def test_bad_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"an add brings 2 transitions, environments first, got \(3,\)"):
         device.add(device.init(6, jnp.zeros(()), num_envs=2), jnp.zeros(3))
     with pytest.raises(ValueError, match="table is for 100 transitions, the ring holds 200"):
-        device.draw_slots(device.law_of(GeometricDecay(), 100), jax.random.key(0), 4, 200, 0, 200)
+        device.draw_slots(device.law_of(InverseAge(), 100), jax.random.key(0), 4, 200, 0, 200)
 
 
 @pytest.mark.parametrize("make", [device.linear_decay, device.linear_growth])

@@ -204,7 +204,7 @@ def _geometric(key: Array, size: int, loss: Array, end: Array) -> Array:
     """Whole numbers r of 0 .. end-1 with probabilities proportional to exp(-loss r); 0 where end < 1.
 
     float32 has too few digits to invert the sum over millions. But the digits of r to the base 256 are independent,
-    each geometric over 256 values; only the highest is cut, and what falls beyond `end` is drawn again.
+    each geometric over the values that it can have. What falls beyond `end`, at most half, is drawn again.
     """
     end = jnp.maximum(end, 1)
 
@@ -216,7 +216,8 @@ def _geometric(key: Array, size: int, loss: Array, end: Array) -> Array:
         return jnp.clip(jnp.where(x < 1e-6, flat, curved), 0.0, count - 1.0).astype(jnp.int32)
 
     def draw(key: Array) -> Array:
-        low, middle = (digit(_fold(key, 5 + k), loss * _DIGIT**k, float(_DIGIT)) for k in range(2))
+        low = digit(_fold(key, 5), loss, jnp.minimum(end, _DIGIT).astype(jnp.float32))
+        middle = digit(_fold(key, 6), loss * _DIGIT, jnp.minimum(jnp.ceil(end / _DIGIT), _DIGIT))
         high = digit(_fold(key, 7), loss * _DIGIT**2, jnp.ceil(end / _DIGIT**2))
         return low + _DIGIT * middle + _DIGIT**2 * high
 
