@@ -70,7 +70,7 @@ def weight_by_hand(schedule: object, a: int, n: int) -> float:
         case GeometricDecay(eps, w):
             return max(w, (1 - eps) ** a)
         case TruncatedGeometric(mean_age):
-            return truncated_by_hand(mean_age, n) ** a
+            return truncated_by_hand(mean_age, n) ** (a - 1)
         case InverseAge():
             return 1 / a
         case EmphasizeRecent(eta, c_min):

@@ -169,7 +169,7 @@ def test_any_value_for_any_setting(place: str, tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "mine.toml"
     rng = random.Random(19)
     verdicts = []
-    for agent, name, literal, kind in settings(rng, 120):
+    for agent, name, literal, kind in settings(rng, 480 if place == "grid" else 120):  # few lists are right
         value = f"[1, {literal}]" if place == "grid" and rng.random() < 0.5 else literal
         inner = f"{{ {name} = {value} }}"
         statements = {
@@ -190,7 +190,7 @@ def test_any_value_for_any_setting(place: str, tmp_path: Path, capsys: pytest.Ca
                 what
             )
             assert not (literal in ("true", "false") and bool not in (kind, *get_args(kind))), what
-    assert 0 < sum(verdicts) < 60
+    assert 0 < sum(verdicts) < len(verdicts) / 2
 
 
 GOOD = text_of(TOP).encode()

@@ -205,7 +205,7 @@ class GeometricDecay(Describing):
 
 @dataclass(frozen=True)
 class TruncatedGeometric(Describing):
-    """q ** age, with q such that the mean age of what is drawn is `mean_age`, whatever the buffer contains.
+    """q ** (age - 1), with q such that the mean age of what is drawn is `mean_age`, whatever the buffer contains.
 
     It has the largest entropy of all laws over the stored ages with that mean age. While the buffer is so small that
     uniform replay is younger still, it is uniform. `GeometricDecay` with min_weight 0 is the same law with a fixed q.
