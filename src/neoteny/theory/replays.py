@@ -137,7 +137,7 @@ def lifetime(rng: np.random.Generator, volume: int = 64, steps: int = 20_000) ->
         f"within {spread:.1e}; simulated within {drawn:.1e}; uniform within {abs(by_log):.1e}; at rho 0.1 "
         f"{lifetime_draws(0.1):.3f} V",
         len(fractions),
-        max(summed, drawn, abs(by_log)) < 0.01,
+        bool(max(summed, drawn, abs(by_log)) < 0.01),
         "not stated",
     )
 
