@@ -158,9 +158,17 @@ class GeometricLaw:
             if share == 1.0:
                 drawn = np.log1p(u * span) / -loss
                 return np.minimum(drawn, m - 1, out=drawn).astype(np.int64)
-            old = np.minimum(m + (u - share) * floor_scale, g - 1)
-            young = np.minimum(np.log1p(np.minimum(u / share, 1.0) * span) / -loss, m - 1)
-            return np.where(u < share, young, old).astype(np.int64)
+            young = (u < share).nonzero()[0]
+            drawn = u - share
+            drawn *= floor_scale
+            drawn += m
+            np.minimum(drawn, g - 1, out=drawn)
+            y = u.take(young)
+            y *= span / share
+            np.log1p(y, out=y)
+            y /= -loss
+            drawn[young] = np.minimum(y, m - 1, out=y)
+            return drawn.astype(np.int64)
 
         return spread(steps, rng, size, num_stored, self.num_envs)
 
