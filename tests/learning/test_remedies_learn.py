@@ -45,3 +45,29 @@ def test_a_task_is_solved_under_a_remedy(agent: str, remedy: str, tmp_path: Path
     returns = evaluations(train(tmp_path / "run", *words.split()))
     print(f"{agent} {remedy}: {returns}")
     assert max(returns[-3:]) >= solved
+
+
+NETWORKS = {
+    **{
+        f"{agent} {network}": f"--network {network}"
+        for agent in TASKS
+        for network in ("layernorm", "crelu", "spectral")
+    },
+    "td3 simbav2": "--network simbav2 --widths 64",
+    "ddqn simbav2": "--network simbav2 --widths 64",
+    "sac preset simbav2": "--preset simbav2",
+    "sac preset fog": "--preset fog --growth-at 1k --growth-reset-at 2k",
+}
+"""The other networks, and the presets that are built on them, at the sizes of these tasks."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", NETWORKS)
+def test_a_task_is_solved_with_another_network(case: str, tmp_path: Path) -> None:
+    agent = case.split()[0]
+    solved, settings = TASKS[agent]
+    # A preset has a replay of its own.
+    words = settings.replace("--decay-steps 5k", "") if "preset" in case else f"{settings} --replay swd"
+    returns = evaluations(train(tmp_path / "run", *f"{agent} {words} --eval-every 2k {NETWORKS[case]}".split()))
+    print(f"{case}: {returns}")
+    assert max(returns[-3:]) >= solved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import neoteny
 from neoteny.agents.configs import TD3Config
 from neoteny.errors import UsageError
+from neoteny.runs import events
 from neoteny.runs.records import read_metrics
 from neoteny.runs.trackers import TensorBoard, WeightsAndBiases
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
@@ -40,19 +42,41 @@ def test_events_are_those_that_tensorboardx_would_write(tmp_path: Path) -> None:
     (path,) = (tmp_path / "tensorboard").iterdir()
     assert path.name.startswith("events.out.tfevents.")
     data, theirs = path.read_bytes(), RecordWriter(str(tmp_path / "theirs"))
-    events = []
+    written = []
     while data:
         length = int.from_bytes(data[:8], "little")
-        events.append(Event.FromString(data[12 : 12 + length]))
+        written.append(Event.FromString(data[12 : 12 + length]))
         theirs.write(data[12 : 12 + length])
         data = data[16 + length :]
     theirs.close()
     assert (tmp_path / "theirs").read_bytes() == path.read_bytes()
-    assert [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in events] == [
+    assert [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in written] == [
         (0, {}),
         (50, {"q": 0.5, "updates": 7.0}),
         (100, {"q": 1.5}),
     ]
+
+
+@pytest.mark.parametrize("step", [1, 127, 128, 1_000_000, 2**40])
+def test_events_are_the_bytes_of_the_protocol_buffers(step: int) -> None:
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    numbers = {"q": 0.1, "Größe/ü": -3.5e-42, "x" * 300: 1e39, "n": math.nan, "i": -math.inf, "zero": 0.0}
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+    theirs = Event(wall_time=1.75e9, step=step, summary=Summary(value=values))
+    assert events.scalars(1.75e9, step, numbers) == theirs.SerializeToString()
+    start = Event(wall_time=0.5, step=step, session_log=SessionLog(status=SessionLog.START))
+    assert events.restart(0.5, step) == start.SerializeToString()
+    assert events.file_start(0.5) == Event(wall_time=0.5, file_version="brain.Event:2").SerializeToString()
+
+
+def test_a_run_is_logged_without_torch() -> None:
+    """tensorboardX imports it, which takes over a second."""
+    words = "import sys; from neoteny.runs.trackers import TensorBoard; from pathlib import Path; "
+    words += "TensorBoard(Path('nowhere'), 1, 1, print); print({'torch', 'tensorboardX'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=HANG)
+    assert ran.stdout == "set()\n"
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import secrets
 import socket
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
+from neoteny.runs import events
 from neoteny.runs.files import inside, write
 from neoteny.settings.config import TrainConfig
 
@@ -27,25 +27,19 @@ class TensorBoard:
 
     def __init__(self, directory: Path, life: int, first_step: int, say: Say) -> None:
         """life: how often the run was started; from `first_step` on, what earlier lives wrote is not shown."""
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.proto.summary_pb2 import Summary
-
-        self._event, self._summary, self._say = Event, Summary, say
+        self._say = say
         self._file: Any = None
         self._length = 0
         """Of the events that are whole."""
         self._lost = False
         self._path = directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{life:06}"
-        self._begin = [Event(wall_time=time.time(), file_version="brain.Event:2")]
+        self._begin = [events.file_start(time.time())]
         if life > 1:
-            self._begin.append(
-                Event(wall_time=time.time(), step=first_step, session_log=SessionLog(status=SessionLog.START))
-            )
+            self._begin.append(events.restart(time.time(), first_step))
 
     def log(self, step: int, numbers: dict[str, float]) -> None:
         """Write one event for all: one for each would take a seventh of a probe's time."""
-        values = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
-        event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
+        event = events.scalars(time.time(), step, numbers)
         try:
             while self._begin:
                 self._write(self._begin[0])
@@ -58,11 +52,11 @@ class TensorBoard:
                 )
             self._lost = True
 
-    def _write(self, event: Any) -> None:
+    def _write(self, event: bytes) -> None:
         if self._file is None:
             self._path.parent.mkdir(exist_ok=True)
             self._file = self._path.open("xb", buffering=0)
-        data = rest = _record(event.SerializeToString())
+        data = rest = events.record(event)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -76,14 +70,6 @@ class TensorBoard:
         """Close its file."""
         if self._file is not None:
             self._file.close()
-
-
-def _record(data: bytes) -> bytes:
-    """The bytes of a TFRecord: length, checksum of the length, data, checksum of the data."""
-    from tensorboardX.record_writer import masked_crc32c
-
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 class WeightsAndBiases:
