@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 _NEWTON_STEPS = 12
+"""At most; about five are made."""
 
 
 def log_loss(mean_age: float, num_stored: float) -> float:
@@ -21,7 +22,9 @@ def log_loss(mean_age: float, num_stored: float) -> float:
     x = (1.0 - 2.0 * share) * (1.0 / share + 4.0) / n
     for _ in range(_NEWTON_STEPS):
         mean, slope = _geometric_mean(x, n)
-        x = max(x / 8.0, min(8.0 * x, x - (mean - mean_age) / slope))
+        before, x = x, max(x / 8.0, min(8.0 * x, x - (mean - mean_age) / slope))
+        if abs(x - before) <= 1e-9 * x:  # the error of Newton's next step is of the order of its square
+            break
     return x
 
 
