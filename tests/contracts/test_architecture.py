@@ -82,7 +82,7 @@ def test_rooms_import_only_what_they_may(room: str, paths: list[Path]) -> None:
 def test_jax_is_imported_by_device_alone() -> None:
     for path in rooms()["replay"]:
         foreign = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"neoteny"}
-        assert foreign <= ({"numpy", "jax"} if path.name == "device.py" else {"numpy"}), path.name
+        assert foreign <= ({"numpy", "jax"} if path.parent.name == "device" else {"numpy"}), path.name
 
 
 def test_importing_takes_numpy_and_the_replay_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,23 @@ from neoteny.agents.learner import OTHER
 from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
 from neoteny.agents.registry import make_agent
+from neoteny.runs.inspect import facts_of
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 TINY = TD3Config((16, 16), batch_size=16, learning_starts=100)
 """An agent for runs of a few hundred steps."""
+RUNS: dict[str, tuple[Any, str]] = {
+    "td3": (replace(TINY, tau=0.02), "Pendulum-v1"),
+    "sac": (SACConfig(8, 1, 8, 1, batch_size=16, learning_starts=100, tau=0.02), "Pendulum-v1"),
+    # With a constant epsilon: else it falls over the length that was planned, which is another one in a resumed run.
+    "ddqn": (
+        DDQNConfig(
+            (16, 16), batch_size=16, learning_starts=100, utd=1.0, target_every=40, epsilon_start=0.1, epsilon_end=0.1
+        ),
+        "CartPole-v1",
+    ),
+}
+"""Each agent in such a run, and where: after 100 steps it makes an update for each step."""
 CONFIGS = {
     "td3": TD3Config((12, 10)),
     "sac": SACConfig(actor_width=6, critic_width=8, critic_blocks=2),
@@ -84,6 +99,17 @@ def params_of(state: Any, network: TrainableNetwork) -> Any:
 def moments(opt: Any) -> list[Any]:
     is_adam = lambda node: isinstance(node, optax.ScaleByAdamState)  # noqa: E731
     return [node for node in jax.tree.leaves(opt, is_leaf=is_adam) if is_adam(node)]
+
+
+def compilations(run: Path) -> int:
+    """How often the update of a run was compiled, in its last life."""
+    return [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()][-1]["compilations"]["update"]
+
+
+def ends_the_same(run: Path, whole: Path) -> bool:
+    """Whether two runs came to the same bits and wrote the same metrics."""
+    digests = [facts_of(one)["checkpoint"]["digests"] for one in (run, whole)]
+    return digests[0] == digests[1] and (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
 def run_with(

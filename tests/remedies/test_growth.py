@@ -22,7 +22,7 @@ from neoteny.runs.records import read_metrics
 from neoteny.settings.config import PlasticityConfig, TrainConfig
 from neoteny.settings.options import parse
 from neoteny.settings.presets import start_from
-from small_agents import batch_of, moments
+from small_agents import RUNS, batch_of, compilations, ends_the_same, moments, run_with
 
 BOUND = np.ones(2, np.float32)
 PROBLEM = Problem((5,), False, 2, -BOUND, BOUND, 100)
@@ -141,12 +141,17 @@ def config(steps: int, **changes: Any) -> TrainConfig:
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    run = neoteny.train(config(47), out=tmp_path / "run", quiet=True)  # after 17 updates: grown, reset, grown
-    neoteny.resume(run, steps=54, quiet=True)
-    whole = neoteny.train(config(54), out=tmp_path / "whole", quiet=True)
-    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-    assert [line["updates"] for line in read_metrics(run) if "remedy" in line] == [5, 9, 14, 21]
+def test_a_stopped_run_goes_on_to_the_same_bits_and_each_shape_is_compiled_once(tmp_path: Path) -> None:
+    """Of SAC; tests/faults has it for the other agents."""
+    agent, env = RUNS["sac"]
+    growth = Growth(at=(15, 35), reset_at=(25,))
+    run = run_with(tmp_path, agent, env, growth, steps=147)  # after 47 updates: grown, reset, grown
+    neoteny.resume(run, steps=170, quiet=True)
+    whole = run_with(tmp_path, agent, env, growth, name="whole", steps=170)
+    assert ends_the_same(run, whole)
+    assert [line["updates"] for line in read_metrics(run) if "remedy" in line] == [15, 25, 40, 60]
+    assert compilations(whole) == 3  # with the first blocks, with one more, and with two
+    assert compilations(run) == 2  # since it was resumed: with one more, and with two
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+import neoteny
 from neoteny.agents.configs import DDQNConfig, TD3Config
 from neoteny.agents.operating import operate
 from neoteny.agents.problem import Problem
@@ -18,7 +19,8 @@ from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.remedies import NaP
 from neoteny.remedies.nap import follow, project
-from small_agents import TINY, agent_of, batch_of, run_with
+from neoteny.runs.records import read_metrics
+from small_agents import RUNS, TINY, agent_of, batch_of, compilations, ends_the_same, run_with
 
 BOUND = np.ones(2, np.float32)
 VALUE_HEADS = {"head_0", "head_1"}
@@ -141,6 +143,24 @@ def test_it_acts_every_so_many_updates_and_refuses_a_run_without_layernorm(tmp_p
         NaP(every=0)
     remedy = NaP(every=50).build(1_000)
     assert [remedy.done(updates) for updates in (49, 50, 99, 100)] == [0, 1, 1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["td3", "ddqn"])
+def test_with_layernorm_a_run_is_compiled_once_and_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    """SAC's own network has LayerNorm: test_optimisers.py has a run of it."""
+    agent, env = RUNS[name]
+    agent = replace(agent, network="layernorm")
+    run = run_with(tmp_path, agent, env, NaP(every=30), steps=170)
+    neoteny.resume(run, steps=240, quiet=True)
+    whole = run_with(tmp_path, agent, env, NaP(every=30), name="whole", steps=240)
+    assert ends_the_same(run, whole)
+    assert compilations(run) == compilations(whole) == 1
+    assert [line["updates"] for line in read_metrics(run) if line.get("remedy") == "nap"] == [30, 60, 90, 120]
+    losses = [line["critic_loss"] for line in read_metrics(whole) if "critic_loss" in line]
+    without = run_with(tmp_path, agent, env, name="without", steps=240)
+    assert np.isfinite(losses).all()
+    assert losses != [line["critic_loss"] for line in read_metrics(without) if "critic_loss" in line]
 
 
 def test_the_agents_own_networks_without_layernorm_are_refused() -> None:

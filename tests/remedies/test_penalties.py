@@ -190,7 +190,7 @@ CASES = {
     "chain": (Chain(critics=30.0, actor=20.0), chain_twin, ["td3 critics", "td3 actor", "sac critics", "sac actor"]),
     "chain ddqn": (Chain(), chain_twin, ["ddqn critics", "pixels critics"]),
     "pfo": (PFO(), pfo_twin, ["td3 actor", "sac actor", "ddqn critics", "pixels critics"]),
-    "l2-init": (L2Init(0.5), l2_init_twin, ["td3 critics", "sac actor", "pixels critics"]),
+    "l2-init": (L2Init(0.5), l2_init_twin, ["td3 critics", "sac actor", "ddqn critics", "pixels critics"]),
     "parseval": (Parseval(0.1), parseval_twin, ["td3 critics", "sac critics", "ddqn critics", "pixels critics"]),
 }
 

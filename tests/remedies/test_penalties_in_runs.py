@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,25 +13,14 @@ import numpy as np
 import pytest
 
 import neoteny
-from neoteny.agents.configs import DDQNConfig, SACConfig
 from neoteny.agents.learner import Step
 from neoteny.agents.operating import operate
 from neoteny.remedies import PFO, Chain, Injection, L2Init, Parseval, ReDo, Reset
 from neoteny.remedies.chain import churn
 from neoteny.remedies.earlier import EARLIER
 from neoteny.remedies.surgery import at
-from neoteny.runs.inspect import facts_of
-from small_agents import TINY, agent_of, batch_of, run_with, second_batch_of, trained
+from small_agents import RUNS, agent_of, batch_of, compilations, ends_the_same, run_with, second_batch_of, trained
 
-RUNS: dict[str, tuple[Any, str]] = {
-    "td3": (TINY, "Pendulum-v1"),
-    "sac": (SACConfig(8, 1, 8, 1, batch_size=16, learning_starts=100), "Pendulum-v1"),
-    "ddqn": (
-        # epsilon is always the same: what falls would fall over the length that a run was planned for
-        DDQNConfig((16, 16), epsilon_start=0.1, epsilon_end=0.1, batch_size=16, learning_starts=100, utd=1.0),
-        "CartPole-v1",
-    ),
-}
 TOGETHER: dict[str, tuple[Any, ...]] = {
     "td3": (Chain(critics=1.0, actor=1.0), ReDo(tau=0.1, every=30), L2Init()),
     "sac": (L2Init(), Reset(every=40), PFO(), Parseval()),
@@ -91,26 +79,31 @@ def test_the_earlier_network_has_the_constants_of_injection() -> None:
     assert far != pytest.approx(float(((values["now"] - values["without"]) ** 2).mean(axis=1).sum()), rel=1e-1)
 
 
+@pytest.fixture(scope="module")
+def untreated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs without a remedy, each trained when first asked for."""
+    folder = tmp_path_factory.mktemp("untreated")
+
+    class Runs(dict[str, Path]):
+        def __missing__(self, name: str) -> Path:
+            self[name] = run_with(folder, *RUNS[name], name=name, steps=200)
+            return self[name]
+
+    return Runs()
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("nothing", [Chain(0.0, 0.0, 0.0), PFO(0.0), L2Init(0.0), Parseval(0.0)], ids=lambda p: p.name)
 @pytest.mark.parametrize("name", RUNS)
-def test_strengths_of_0_change_no_bit(name: str, tmp_path: Path) -> None:
-    agent, env = RUNS[name]
-    none = run_with(tmp_path, agent, env, name="none", steps=200)
-    nothing = (Chain(0.0, 0.0, 0.0), PFO(0.0), L2Init(0.0), Parseval(0.0))
-    zero = run_with(tmp_path, agent, env, *nothing, name="zero", steps=200)
-    assert facts_of(none)["checkpoint"]["digests"] == facts_of(zero)["checkpoint"]["digests"]
-    assert (none / "metrics.jsonl").read_bytes() == (zero / "metrics.jsonl").read_bytes()
+def test_a_strength_of_0_changes_no_bit(name: str, nothing: Any, untreated: dict[str, Path], tmp_path: Path) -> None:
+    assert ends_the_same(run_with(tmp_path, *RUNS[name], nothing, steps=200), untreated[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_compiled_once_and_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    agent, env = RUNS[name]
-    run = run_with(tmp_path, agent, env, *TOGETHER[name], steps=180)
+    run = run_with(tmp_path, *RUNS[name], *TOGETHER[name], steps=180)
     neoteny.resume(run, steps=240, quiet=True)
-    whole = run_with(tmp_path, agent, env, *TOGETHER[name], name="whole", steps=240)
-    assert facts_of(run)["checkpoint"]["digests"] == facts_of(whole)["checkpoint"]["digests"]
-    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-    for path in (run, whole):
-        timing = [json.loads(line) for line in (path / "timing.jsonl").read_text().splitlines()]
-        assert timing[-1]["compilations"]["update"] == 1
+    whole = run_with(tmp_path, *RUNS[name], *TOGETHER[name], name="whole", steps=240)
+    assert ends_the_same(run, whole)
+    assert compilations(run) == compilations(whole) == 1

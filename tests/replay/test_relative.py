@@ -22,7 +22,7 @@ from neoteny import (
     Window,
     match,
 )
-from neoteny.replay.ages.schedules import log_loss
+from neoteny.replay.ages.geometric import log_loss
 from neoteny.settings.config import ReplayConfig
 
 

@@ -50,6 +50,14 @@ class Drawer(Protocol):
         ...
 
 
+class Attachable(Protocol):
+    """What a buffer asks of a sampler: to draw from its ring."""
+
+    def attach(self, ring: Ring) -> Drawer:
+        """What draws from `ring` by this sampler."""
+        ...
+
+
 class AgeDrawer:
     """Draws by age. Once the ring is full its law no longer changes, so many batches are drawn at once."""
 

@@ -22,8 +22,8 @@ from neoteny.replay.ages.schedules import (
     Uniform,
     Window,
 )
-from neoteny.replay.buffer import Attachable
 from neoteny.replay.combined import CombinedSampler
+from neoteny.replay.drawing import Attachable
 from neoteny.replay.moving import MovingDecaySampler
 from neoteny.replay.priority import PrioritizedSampler
 from neoteny.replay.sampling import SAMPLERS

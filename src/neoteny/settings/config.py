@@ -3,123 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from neoteny.agents.configs import AGENTS, AUTO, AgentConfig, TD3Config
 from neoteny.errors import UsageError
 from neoteny.remedies.config import RemedyConfig
-from neoteny.remedies.registry import as_json, checked, config_class, from_settings, setting_types
-from neoteny.replay.ages.schedules import AUTO_FRACTION
-from neoteny.replay.registry import name_and_numbers
-from neoteny.replay.sampling import check_schedule_type
-from neoteny.replay.users import parameters_as_text, parameters_from_text
-from neoteny.settings.types import field_types, fitted
+from neoteny.remedies.registry import as_json, checked
+from neoteny.settings.reading import made, made_remedies
+from neoteny.settings.replay import ReplayConfig
 from neoteny.wording import counted
 
 if TYPE_CHECKING:
     from neoteny.agents.learner import Remedy
 
-    Replay: TypeAlias = Any  # what may be given: also a schedule
-    ReplayArg: TypeAlias = Any  # and a mapping
     Remedies: TypeAlias = tuple[RemedyConfig, ...]
 else:
-    Replay, ReplayArg = str, tuple[str, ...]  # what they become, and what the command line gives
     Remedies = Any
 
-
-@dataclass(frozen=True)
-class ReplayConfig:
-    """Which transitions are replayed."""
-
-    replay: Replay = "uniform"
-    """uniform, swd, swa, exponential, polynomial, geometric, truncated-geometric, inverse-age, ere, window, combined,
-    per, swd-per, faded-per, or your own schedule as package.module:Class. In Python also a schedule itself, such as
-    HalfLife(steps=500)."""
-    replay_sampler: Literal["exact", "bucketed", "reference"] = "exact"
-    """How an age law is drawn: exactly at the price of uniform, or by the paper's own samplers."""
-    capacity: int = 1_000_000
-    """Transitions held."""
-    n_step: int = 1
-    """Rewards summed before bootstrapping."""
-    decay_steps: float | Literal["auto", "drift"] | None = None
-    """T of swd, swa, exponential, polynomial and swd-per, in transitions; 100,000 for td3, else 80,000. For swd and
-    swd-per also auto: a tenth of what is stored. For swd also drift, which is experimental: the largest T that draws
-    little of what is far from what the agent would do now."""
-    decay_fraction: float | None = None
-    """T of swd and swd-per as a fraction of what is stored, instead of --decay-steps."""
-    min_weight: float | None = None
-    """w_min of those, and of geometric and faded-per; 0.1."""
-    decay_tau: float | None = None
-    """Time constant of exponential, in units of T; 1."""
-    decay_power: float | None = None
-    """Exponent of polynomial; 2."""
-    decay_clip: bool | None = None
-    """Whether polynomial's base stops at 0; yes."""
-    decay_rate: float | None = None
-    """epsilon of geometric, 1e-5, and of faded-per, 1e-4."""
-    mean_age: float | None = None
-    """The mean age of what truncated-geometric draws, in transitions; 50,000."""
-    ere_eta: float | None = None
-    """eta of ere; 0.996."""
-    ere_c_min: float | None = None
-    """c_min of ere; 5,000."""
-    window_steps: float | None = None
-    """Length of window; 80,000."""
-    per_alpha: float | None = None
-    """alpha of per, swd-per and faded-per; 0.6."""
-    per_beta: float | None = None
-    """beta of per, swd-per and faded-per, to begin with; 0.4."""
-    per_beta_step: float | None = None
-    """How much beta rises with each draw; 1e-6."""
-    replay_arg: ReplayArg = ()
-    """A parameter of your own schedule, as name=value; may be given more than once. In Python a mapping."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "replay_arg", parameters_as_text(self.replay_arg))
-        if self.decay_fraction == AUTO_FRACTION and self.decay_steps in (None, "auto"):  # one form, and so one id
-            object.__setattr__(self, "decay_fraction", None)
-            object.__setattr__(self, "decay_steps", "auto")
-        if not isinstance(self.replay, str):
-            self._write_down(self.replay)
-        elif self.replay_arg and ":" not in self.replay:
-            raise UsageError(
-                f"--replay-arg is for a schedule of your own, as package.module:Class, and --replay {self.replay} is "
-                "ours: its numbers are flags of their own"
-            )
-        if twice := sorted(self._flags().keys() & parameters_from_text(self.replay_arg).keys()):
-            raise UsageError(f"{', '.join(twice)} is given as a flag and by --replay-arg: give it once")
-
-    def numbers(self) -> dict[str, Any]:
-        """The numbers that were given, by flags of their own or by --replay-arg."""
-        return {**self._flags(), **parameters_from_text(self.replay_arg)}
-
-    def _flags(self) -> dict[str, Any]:
-        settled = {"replay", "replay_arg", "replay_sampler", "capacity", "n_step"}
-        return {
-            f.name: value
-            for f in dataclasses.fields(self)
-            if f.name not in settled and (value := getattr(self, f.name)) is not None
-        }
-
-    def _write_down(self, schedule: Any) -> None:
-        """Put the name and the numbers of `schedule` in its place, from which a run that is resumed makes it again."""
-        try:
-            check_schedule_type(schedule)
-        except TypeError as error:
-            raise UsageError(str(error)) from error
-        if redundant := self.numbers():
-            raise UsageError(f"replay={schedule!r} has its own numbers: leave out {', '.join(redundant)}")
-        name, numbers = name_and_numbers(schedule)
-        object.__setattr__(self, "replay", name)
-        for number, value in ({"replay_arg": parameters_as_text(numbers)} if ":" in name else numbers).items():
-            object.__setattr__(self, number, value)
+__all__ = ["PlasticityConfig", "ReplayConfig", "TrainConfig", "check_seed"]
 
 
 @dataclass(frozen=True)
@@ -292,10 +199,10 @@ class TrainConfig:
         name = data.pop("agent_name", None)
         if not isinstance(name, str) or name not in AGENTS:
             raise UsageError(f"agent_name must be one of {', '.join(AGENTS)}, got {name!r}")
-        remedies = _made_remedies(data)
+        remedies = made_remedies(data)
         parts = {"agent": AGENTS[name], "replay": ReplayConfig, "plasticity": PlasticityConfig}
-        part_configs = {part: _made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
-        return dataclasses.replace(cast(TrainConfig, _made(TrainConfig, {**data, **part_configs})), remedies=remedies)
+        part_configs = {part: made(kind, data.pop(part, {}), f"{part}.") for part, kind in parts.items()}
+        return dataclasses.replace(cast(TrainConfig, made(TrainConfig, {**data, **part_configs})), remedies=remedies)
 
     def run_id(self, own_parts: dict[str, str] | None = None) -> str:
         """Return eight letters that equal configurations share: see `neoteny.settings.identity`."""
@@ -307,53 +214,6 @@ class TrainConfig:
         """Return runs/<env>/<agent>-<replay>/<seed>-<id>, in letters that every file system takes."""
         method = f"{self.agent_name}-{self.replay.replay}"
         return Path("runs") / _safe(self.env) / _safe(method) / f"{self.seed}-{self.run_id(own_parts)}"
-
-
-def _made(kind: type, values: Any, where: str = "") -> Any:
-    """A dataclass of these values, each of which is what its annotation asks for."""
-    hints = field_types(kind)
-    if not isinstance(values, dict):
-        raise UsageError(f"{where.removesuffix('.')} must be a table, got {values!r}")
-    if unknown := sorted(values.keys() - hints.keys()):
-        raise UsageError(f"there is no setting {where}{unknown[0]}")
-    if missing := [f.name for f in dataclasses.fields(kind) if f.name not in values and _is_required(f)]:
-        raise UsageError(f"{where}{missing[0]} is missing")
-    return kind(**{name: _fit(f"{where}{name}", value, hints[name]) for name, value in values.items()})
-
-
-def _made_remedies(data: dict[str, Any]) -> tuple[RemedyConfig, ...]:
-    """Take the remedies out of a configuration's plain data, also as they were written when they were interventions."""
-    written = data.pop("remedies", {})
-    if not isinstance(written, dict):
-        raise UsageError(f"remedies must be a table, got {written!r}")
-    remedies = tuple(_made(config_class(name), values, f"remedies.{name}.") for name, values in written.items())
-    plasticity = data.get("plasticity", {})
-    if not isinstance(plasticity, dict) or "intervention" not in plasticity:
-        return remedies
-    probes = {name: value for name, value in plasticity.items() if name == "probe_every"}
-    settings = {name: value for name, value in plasticity.items() if name not in ("intervention", "probe_every")}
-    data["plasticity"] = probes
-    names = _fit("plasticity.intervention", plasticity["intervention"], tuple[str, ...])
-    kinds = setting_types()
-    if unknown := sorted(settings.keys() - kinds.keys()):
-        raise UsageError(f"there is no setting plasticity.{unknown[0]}")
-    numbers = {
-        name: _fit(f"plasticity.{name}", value, kinds[name]) for name, value in settings.items() if value is not None
-    }
-    return (*remedies, *from_settings(names, numbers))
-
-
-def _is_required(setting: dataclasses.Field) -> bool:
-    return setting.default is dataclasses.MISSING and setting.default_factory is dataclasses.MISSING
-
-
-def _fit(name: str, value: Any, kind: Any) -> Any:
-    if value == math.inf and float in (kind, *get_args(kind)):  # which Python may give: checkpoint_every, to make none
-        return value
-    try:
-        return fitted(value, kind)
-    except TypeError as error:
-        raise UsageError(f"{name} {error}") from error
 
 
 def check_seed(seed: Any) -> int:
