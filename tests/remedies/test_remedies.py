@@ -52,7 +52,9 @@ def deaden(params: Any, network: TrainableNetwork, units: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("remedy", [ReDo(tau=0.0), ReGraMa(tau=0.0)], ids=["redo", "regrama"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", ["td3", "ddqn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sac", "pixels"))]
+)
 def test_recycling_spares_the_living(name: str, remedy: Any) -> None:
     """Weights and moments of live units keep their bits, and the output on data does not change."""
     agent, state = trained(name)
