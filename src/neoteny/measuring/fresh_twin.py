@@ -7,9 +7,10 @@ training batch. Noise in a target (of TD3's and SAC's next action) is drawn anew
 
 A new network's outputs are near 0, and values are not: without more, the gap would say how long a new network takes to
 reach the scale of the values. So both twins learn in units of the targets: outputs are multiplied by the targets'
-spread and their mean is added, and the present network's head is divided accordingly, which leaves its function as it
-is. This is left out where outputs are no values (distributional critics) and where dividing the head is not the same
-(SimBaV2, whose weights have norm 1, and after an injection).
+spread and their mean is added. The present network's head is divided by the spread, which leaves its function as it is,
+and its own mean is taken off, so that both begin at the targets' mean. This is left out where outputs are no values
+(distributional critics) and where dividing the head is not the same (SimBaV2, whose weights have norm 1, and after an
+injection).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class FreshTwin:
             session: the agent's state, and the replay that is learned from; neither is changed.
             updates: how many the agent has made, which seeds what is drawn.
             num_updates: of each twin.
-            new: variables of the new networks, instead of newly initialised ones.
+            new: variables of other networks, treated as the present one is, instead of newly initialised ones.
         """
         state, buffer, network = session.state, session.buffer, self._networks[name]
         key = jax.random.fold_in(jax.random.key(self._seed), 6)
@@ -85,12 +86,10 @@ class FreshTwin:
         keys = jax.random.split(new_key, NEW_NETWORKS)
         variables = [getattr(state, name).params, *(new or [network.init(one) for one in keys])]
         held_out = [self._gathered(buffer, positions[None]) for positions in held]
-        units: Units | None = None
-        if _has_units(network, variables):
-            told = [self._judge[name](variables[0], None, state, *packed, data_key, 0)[1] for packed in held_out]
-            if "targets" in told[0]:  # of a loss of values
-                units = units_of(np.concatenate([np.asarray(one["targets"]) for one in told]))
-        twins = [self._begin[name](own, units if index == 0 else None) for index, own in enumerate(variables)]
+        units, own_units = self._units(name, variables, state, held_out, data_key)
+        twins = [
+            self._begin[name](own, own_units if index == 0 or new else None) for index, own in enumerate(variables)
+        ]
         constants = [{part: tree for part, tree in own.items() if part != "params"} for own in variables]
         for first in range(0, num_updates, self._at_once):
             packed = self._gathered(buffer, training[first : first + self._at_once])
@@ -106,6 +105,18 @@ class FreshTwin:
             for twin, own in zip(twins, constants, strict=True)
         ]
         return compare(judged[0], judged[1:])
+
+    def _units(
+        self, name: str, variables: list[Tree], state: Tree, held_out: list[Any], key: Array
+    ) -> tuple[Units | None, Units | None]:
+        """What outputs are in, and what the head of the present network is divided by; None where neither is done."""
+        if not _has_units(self._networks[name], variables):
+            return None, None
+        told = [self._judge[name](variables[0], None, state, *packed, key, 0)[1] for packed in held_out]
+        if "targets" not in told[0]:  # not a loss of values
+            return None, None
+        units = units_of(np.concatenate([np.asarray(one["targets"]) for one in told]))
+        return units, Units(units.scale, float(np.mean([one["q"] for one in told])))
 
     def _gathered(self, buffer: Any, positions: NDArray[np.int64]) -> tuple[Any, dict[str, Any]]:
         """The transitions at these positions, (batches, batch_size), packed."""
@@ -174,7 +185,7 @@ def _losses(
 
 
 def _begun(network: TrainableNetwork, variables: Tree, units: Units | None) -> Twin:
-    """A twin before its first update; one that gives values already with its head in these units."""
+    """A twin before its first update; one that gives values with its head in these units."""
     params = variables["params"]
     for path in network.anatomy.heads if units is not None else ():
         assert units is not None

@@ -65,7 +65,7 @@ def gap_of(
         units = Units(1.0, 0.0)
         if not is_injected(present):
             units = units_of(torch.cat([batch.target for batch in held_out]).cpu().numpy())
-            in_units(heads_of(twin), units)
+            in_units(heads_of(twin), Units(units.scale, _mean_value(model, twin, held_out)))
 
         def loss(module: nn.Module, batch: _Batch) -> Tensor:
             values = values_of(model, module, batch.samples)
@@ -82,6 +82,17 @@ def gap_of(
         gap = fresh_twin_gap(twin, new, loss, new_optimiser, (batch_at(slots) for slots in training), held_out)
     model.policy.set_training_mode(mode)
     return gap
+
+
+@torch.no_grad()
+def _mean_value(model: Any, critic: nn.Module, batches: list[_Batch]) -> float:
+    """The mean value of the stored actions."""
+    means = []
+    for drawn, _ in batches:
+        values = values_of(model, critic, drawn)
+        taken = torch.cat(values) if isinstance(values, tuple) else values.gather(1, drawn.actions.long())
+        means.append(float(taken.mean()))
+    return float(np.mean(means))
 
 
 def heads_of(critic: nn.Module) -> list[nn.Linear]:
