@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }
-MAY_IMPORT["bench"] |= {"integrations", "remedies", "cli"}
+MAY_IMPORT["bench"] |= {"integrations", "remedies", "plasticity", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo", "lab"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}

@@ -68,14 +68,14 @@ def test_known_answers(agent: str) -> None:
     setup, session = begun(agent)
     twin = setup.fresh_twin
     own = session.state.critics.params
-    same = twin.gap("critics", session, 1, 200, new=[own, own])
+    same = twin.gap("critics", session, 1, 100, new=[own, own])
     assert same.gap == pytest.approx(1.0, abs=1e-6)
-    new = twin.gap("critics", session, 1, 600)
+    new = twin.gap("critics", session, 1, 400)
     assert 0.5 < new.gap < 2.0
     if agent == "sac":  # which has no biases before its hidden units' LayerNorm that would silence them
         return
     dead = dataclasses.replace(session, state=silenced(setup.agent, session.state, data_of(session), 0.95, 1))
-    killed = twin.gap("critics", dead, 1, 600)
+    killed = twin.gap("critics", dead, 1, 400)
     assert killed.gap > 2 * new.gap
     assert killed.gap > 2.0
     critics = 1 if agent == "ddqn" else 2

@@ -52,7 +52,7 @@ def test_a_linear_case_is_a_slow_twins_in_jax_and_torch() -> None:
     ours = flax_twin.fresh_twin_gap(
         jnp.float32(present), list(map(jnp.float32, new)), loss, optax.adam(RATE), as_jax[0], as_jax[1]
     )
-    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4)  # float32
 
     def module(weights: np.ndarray) -> nn.Module:
         layer = nn.Linear(3, 1, bias=False).double()

@@ -6,9 +6,9 @@ the twins. Transitions are drawn evenly from the whole replay, whatever its law;
 training batch. Noise in a target (of TD3's and SAC's next action) is drawn anew for each batch, the same for each twin.
 
 A new network's outputs are near 0, and values are not: without more, the gap would say how long a new network takes to
-reach the scale of the values. So both twins learn in units of the targets: outputs are multiplied by the targets'
-spread and their mean is added. The present network's head is divided by the spread, which leaves its function as it is,
-and its own mean is taken off, so that both begin at the targets' mean. This is left out where outputs are no values
+reach the scale of the values. So all twins learn in units of the targets: outputs are multiplied by the targets'
+spread and their mean is added. Each twin's head is divided by the spread, which leaves its function as it is, and its
+own mean is taken off, so that all begin at the targets' mean. This is left out where outputs are no values
 (distributional critics) and where dividing the head is not the same (SimBaV2, whose weights have norm 1, and after an
 injection).
 """
@@ -76,7 +76,7 @@ class FreshTwin:
             session: the agent's state, and the replay that is learned from; neither is changed.
             updates: how many the agent has made, which seeds what is drawn.
             num_updates: of each twin.
-            new: variables of other networks, treated as the present one is, instead of newly initialised ones.
+            new: variables of the networks to compare with, instead of newly initialised ones.
         """
         state, buffer, network = session.state, session.buffer, self._networks[name]
         key = jax.random.fold_in(jax.random.key(self._seed), 6)
@@ -87,9 +87,7 @@ class FreshTwin:
         variables = [getattr(state, name).params, *(new or [network.init(one) for one in keys])]
         held_out = [self._gathered(buffer, positions[None]) for positions in held]
         units, own_units = self._units(name, variables, state, held_out, data_key)
-        twins = [
-            self._begin[name](own, own_units if index == 0 or new else None) for index, own in enumerate(variables)
-        ]
+        twins = [self._begin[name](own, each) for own, each in zip(variables, own_units, strict=True)]
         constants = [{part: tree for part, tree in own.items() if part != "params"} for own in variables]
         for first in range(0, num_updates, self._at_once):
             packed = self._gathered(buffer, training[first : first + self._at_once])
@@ -108,15 +106,16 @@ class FreshTwin:
 
     def _units(
         self, name: str, variables: list[Tree], state: Tree, held_out: list[Any], key: Array
-    ) -> tuple[Units | None, Units | None]:
-        """What outputs are in, and what the head of the present network is divided by; None where neither is done."""
+    ) -> tuple[Units | None, list[Units | None]]:
+        """What outputs are in, and what the head of each twin is divided by; None where that is not done."""
+        nothing: list[Units | None] = [None] * len(variables)
         if not _has_units(self._networks[name], variables):
-            return None, None
-        told = [self._judge[name](variables[0], None, state, *packed, key, 0)[1] for packed in held_out]
-        if "targets" not in told[0]:  # not a loss of values
-            return None, None
-        units = units_of(np.concatenate([np.asarray(one["targets"]) for one in told]))
-        return units, Units(units.scale, float(np.mean([one["q"] for one in told])))
+            return None, nothing
+        told = [[self._judge[name](own, None, state, *packed, key, 0)[1] for packed in held_out] for own in variables]
+        if "targets" not in told[0][0]:  # not a loss of values
+            return None, nothing
+        units = units_of(np.concatenate([np.asarray(one["targets"]) for one in told[0]]))
+        return units, [Units(units.scale, float(np.mean([one["q"] for one in own]))) for own in told]
 
     def _gathered(self, buffer: Any, positions: NDArray[np.int64]) -> tuple[Any, dict[str, Any]]:
         """The transitions at these positions, (batches, batch_size), packed."""
@@ -185,7 +184,7 @@ def _losses(
 
 
 def _begun(network: TrainableNetwork, variables: Tree, units: Units | None) -> Twin:
-    """A twin before its first update; one that gives values with its head in these units."""
+    """A twin before its first update, with its head in these units."""
     params = variables["params"]
     for path in network.anatomy.heads if units is not None else ():
         assert units is not None

@@ -28,7 +28,7 @@ def gap_of(
 ) -> Gap:
     """The gap of the critic of `model`, by the loss and the optimiser that it is trained with, without clipping.
 
-    Targets are by the networks of `model` as they are, which do not follow the twins; as in `neoteny.measuring`, both
+    Targets are by the networks of `model` as they are, which do not follow the twins; as in `neoteny.measuring`, all
     twins learn in units of the targets. Nothing is drawn from torch's own generator, and `model` is not changed.
 
     Args:
@@ -65,7 +65,8 @@ def gap_of(
         units = Units(1.0, 0.0)
         if not is_injected(present):
             units = units_of(torch.cat([batch.target for batch in held_out]).cpu().numpy())
-            in_units(heads_of(twin), Units(units.scale, _mean_value(model, twin, held_out)))
+            for module in (twin, *new):
+                in_units(heads_of(module), Units(units.scale, _mean_value(model, module, held_out)))
 
         def loss(module: nn.Module, batch: _Batch) -> Tensor:
             values = values_of(model, module, batch.samples)
