@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 
 import neoteny
+from made_up import write_planned
 from neoteny.agents.configs import DDQNConfig, SACConfig, TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.experiments.plan import PlannedRun
 from neoteny.lab.recovery import silenced
 from neoteny.plasticity import fresh_twin
+from neoteny.report.about import About
+from neoteny.report.gather import gather
+from neoteny.report.scores import read_runs
 from neoteny.runs.inspect import facts_of
 from neoteny.runs.records import read_metrics
 from neoteny.runs.session import Session
@@ -169,3 +174,12 @@ def test_a_damaged_checkpoint_is_said(tmp_path: Path) -> None:
     lines, complaints = fresh_twin_gaps(run)
     assert lines == []
     assert "cannot be used" in complaints[0]
+
+
+def test_the_report_shows_it(tmp_path: Path) -> None:
+    config = TrainConfig("Hopper-v5", total_timesteps=20_000, threads=1)
+    write_planned(tmp_path, PlannedRun("uniform", config), 100.0, {"replay/critics/fresh_twin_gap": 0.4})
+    sections = gather(read_runs([tmp_path]), About()).sections
+    panels = [panel for section in sections if section.name.startswith("plasticity") for panel in section.panels]
+    (panel,) = (panel for panel in panels if panel.title == "fresh_twin_gap, replay")
+    np.testing.assert_allclose(panel.curves[0].mean, 0.4)  # type: ignore[union-attr]
