@@ -6,7 +6,7 @@ if its returns rise; and not while its values diverge, which is another trouble.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ NO_TABLE = (
 )
 WHERE = ("probe", "batch", "replay")
 """What measures are on, the first that has one."""
-Lines = list[dict[str, Any]]
+Line = dict[str, Any]
+"""Of metrics."""
 
 
 def runs_at(paths: Iterable[Path]) -> list[Path]:
@@ -43,12 +44,12 @@ def runs_at(paths: Iterable[Path]) -> list[Path]:
     return runs
 
 
-def measured(runs: Iterable[Path], later: Mapping[Path, Lines] | None = None) -> tuple[list[Path], list[str]]:
+def measured(runs: Iterable[Path], later: Mapping[Path, Sequence[Line]] | None = None) -> tuple[list[Path], list[str]]:
     """Those runs that were measured often enough; and of the others, why not. later: as for `describe`, by run."""
     good: list[Path] = []
     bad: list[str] = []
     for run in runs:
-        if (count := len(_probes(run, (later or {}).get(run, [])))) >= 2:
+        if (count := len(_probes(run, (later or {}).get(run, ())))) >= 2:
             good.append(run)
         else:
             bad.append(
@@ -60,7 +61,7 @@ def measured(runs: Iterable[Path], later: Mapping[Path, Lines] | None = None) ->
     return good, bad
 
 
-def findings(directory: Path, later: Lines = []) -> dict[str, list[Observation]]:  # noqa: B006 - never changed
+def findings(directory: Path, later: Sequence[Line] = ()) -> dict[str, list[Observation]]:
     """What each measure shows of each network of a run. later: as for `describe`."""
     lines = _probes(directory, later)
     networks = sorted({name.split("/")[1] for line in lines for name in line if name.startswith(("probe/", "replay/"))})
@@ -81,13 +82,13 @@ def returns_of(directory: Path) -> list[float]:
     return evaluated if len(evaluated) >= 3 else trained
 
 
-def series(lines: Lines, network: str, measure: str) -> list[float | None]:
+def series(lines: Sequence[Line], network: str, measure: str) -> list[float | None]:
     """A measure over training: on the fixed batch, or for what needs other data on the training batch or the replay."""
     names = [f"{where}/{network}/{measure}" for where in WHERE]
     return [next((line[name] for name in names if name in line), None) for line in lines]
 
 
-def describe(directory: Path, later: Lines = [], table: Mapping[str, Alarms] | None = None) -> str:  # noqa: B006
+def describe(directory: Path, later: Sequence[Line] = (), table: Mapping[str, Alarms] | None = None) -> str:
     """The table, and what may be said of it.
 
     Args:
@@ -127,7 +128,7 @@ def values_in(directory: Path) -> Values | None:
     )
 
 
-def _twin_table(later: Lines) -> list[str]:
+def _twin_table(later: Sequence[Line]) -> list[str]:
     """What was measured after the fact, at each checkpoint."""
     if not later:
         return []
@@ -228,7 +229,7 @@ def _of_values(sizes: Values) -> str:
     return f"The values do not diverge: over the last quarter {numbers}, and {returns} {sizes.allowed:.3g}."
 
 
-def draw(directories: list[Path], picture: Path, later: Mapping[Path, Lines] | None = None) -> None:
+def draw(directories: list[Path], picture: Path, later: Mapping[Path, Sequence[Line]] | None = None) -> None:
     """Every measure over training, a panel each, a line for each network of each run; and drift over age, of each run
     in which it was measured. later: as for `describe`, by run."""
     from matplotlib.figure import Figure
@@ -237,8 +238,8 @@ def draw(directories: list[Path], picture: Path, later: Mapping[Path, Lines] | N
     panels = figure.subplots(4, 3).ravel()
     for panel, rule in zip(panels, RULES, strict=False):
         for directory in directories:
-            lines = _probes(directory, (later or {}).get(directory, []))
-            for network in findings(directory, (later or {}).get(directory, [])):
+            lines = _probes(directory, (later or {}).get(directory, ()))
+            for network in findings(directory, (later or {}).get(directory, ())):
                 values = series(lines, network, rule.measure)
                 known = [(line["step"], value) for line, value in zip(lines, values, strict=True) if value is not None]
                 panel.plot(*zip(*known, strict=True) if known else ((), ()), label=f"{directory.name} {network}")
@@ -258,7 +259,7 @@ def draw(directories: list[Path], picture: Path, later: Mapping[Path, Lines] | N
     figure.savefig(picture, dpi=110)
 
 
-def _probes(directory: Path, later: Lines = []) -> Lines:  # noqa: B006 - never changed
+def _probes(directory: Path, later: Sequence[Line] = ()) -> list[Line]:
     """The lines with measures of plasticity, those made after the fact among them, in the order of their steps."""
     logged = [line for line in read_metrics(directory) if any(name.startswith(("probe/", "replay/")) for name in line)]
     return sorted([*logged, *later], key=lambda line: line["step"])
