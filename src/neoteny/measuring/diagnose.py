@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from neoteny.errors import UsageError
 from neoteny.measuring import alarms
 from neoteny.plasticity.drift import Curve, age_ranges, late_curve
@@ -123,7 +121,7 @@ def values_in(directory: Path) -> Values | None:
         [line["q_max"] for line in told],
         [line["target_abs"] for line in told],
         returns,
-        float(np.mean(lengths)) if lengths else 1.0,
+        sum(lengths) / len(lengths) if lengths else 1.0,
         gamma,
     )
 

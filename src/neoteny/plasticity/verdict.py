@@ -161,4 +161,6 @@ def values_of(
     )
     largest = float(np.abs(returns).max())
     beyond = max(1.0, 1.0 / (max(1.0 - gamma, 1e-4) * max(length, 1.0)))
-    return Values(float(np.median(sizes)), float(np.median(targets)), largest, max(largest, 1e-6) * beyond)
+    with np.errstate(over="ignore"):  # of numbers near the largest there are, whose middle is then infinite
+        middles = float(np.median(sizes)), float(np.median(targets))
+    return Values(*middles, largest, max(largest, 1e-6) * beyond)
