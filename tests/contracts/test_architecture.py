@@ -36,13 +36,13 @@ MAY_IMPORT = {
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
-    "lab": {"agents", "plasticity", "remedies"},
+    "lab": {"agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training", "experiments"},
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
     "demo": {"replay", "worlds", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},
     "cli": {"commands", "machine"},
 }
-MAY_IMPORT["bench"] |= {"integrations", "remedies", "cli"}
+MAY_IMPORT["bench"] |= {"integrations", "remedies", "plasticity", "cli"}
 MAY_IMPORT["commands"] |= {"report", "experiments", "theory", "demo", "lab"}
 """Each room, and the other rooms of ours that it may import."""
 EVERYWHERE = {"errors", "wording", "output", "arguments", "lazy"}

@@ -328,3 +328,38 @@ def test_sb3_brings_no_jax() -> None:
         "print([name for name in sys.modules if name.split('.')[0] in ('jax', 'jaxlib', 'flax')])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("kind", [TD3, *(pytest.param(one, marks=pytest.mark.slow) for one in (SAC, DQN))], ids=str)
+def test_the_fresh_twin_gap(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new agent has a gap near 1, one whose units are silenced a large one; the run is the same as without it."""
+    monkeypatch.setattr("neoteny.integrations.sb3.fresh_twin.gap_of.__defaults__", (300,))
+    ends, kept = [], Kept()
+    for twin_freq in (0, 70):
+        model = agent(kind, learning_starts=100, learning_rate=3e-3)
+        model.set_logger(Logger(None, [kept]))
+        model.learn(300, callback=PlasticityCallback(probe_freq=1_000, twin_freq=twin_freq), log_interval=1)
+        model.logger.dump()
+        obs = np.ones((1, *model.observation_space.shape), np.float32)
+        ends.append([value.detach().numpy() for value in model.policy.parameters()])
+        assert model.predict(obs)[0] is not None
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_array_equal(one, other)
+    named = {name for line in kept.lines for name in line if "fresh_twin" in name}
+    assert named == {f"plasticity/critic/fresh_twin_{name}" for name in ("gap", "loss", "new_loss")}
+    critic = model.q_net if kind is DQN else model.critic
+    callback = PlasticityCallback()
+    callback.init_callback(model)
+    before = callback.measure_twin()["critic/fresh_twin_gap"]
+    assert 0.0 < before < 3.0
+    with torch.no_grad():
+        for layer, _ in hidden_of(critic):
+            critic.get_submodule(layer).bias -= 1e3
+    assert callback.measure_twin()["critic/fresh_twin_gap"] > 2 * before
+
+
+def test_the_fresh_twin_gap_is_not_for_sbx() -> None:
+    with pytest.raises(TypeError, match="twin_freq trains torch networks, and TD3 of SBX has Flax's: leave it out"):
+        PlasticityCallback(twin_freq=10).init_callback(agent(sbx.TD3))
+    with pytest.raises(ValueError, match="twin_freq must be >= 0, got -1"):
+        PlasticityCallback(twin_freq=-1)

@@ -1,4 +1,4 @@
-"""What `neoteny diagnose` says of runs: observations with their range, and nothing where returns are rising."""
+"""What `neoteny diagnose` says of runs: numbers, and a verdict only by a measure that is seldom wrong."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from neoteny.cli import main
+from neoteny.errors import UsageError
+from neoteny.measuring.alarms import committed, read
 from neoteny.measuring.diagnose import describe, draw
-from neoteny.plasticity.verdict import RULES, judge, rising
+from neoteny.plasticity.verdict import RULES, Alarms, judge, rising, values_of
 
 HEALTHY = {
+    "fresh_twin_gap": 0.4,
     "trainability": 0.8,
     "grama_inactive": 0.1,
     "dormant_0.1": 0.15,
@@ -44,29 +47,112 @@ def test_every_measure_is_in_the_table(tmp_path: Path) -> None:
     said = describe(write_run(tmp_path / "run", FLAT))
     assert all(name in said for name in HEALTHY)
     assert {rule.measure for rule in RULES} == set(HEALTHY)
-    assert "The critics stayed within what short runs that learned well showed." in said
 
 
-def test_what_stands_out_is_an_observation(tmp_path: Path) -> None:
-    said = describe(write_run(tmp_path / "run", FLAT, **DORMANT))
+def row(measure: str, bound: float, false_alarms: int, misses: int = 2) -> dict[str, Alarms]:
+    """A table with one measure."""
+    return {measure: Alarms(measure, bound, 20, false_alarms, 10, misses)}
+
+
+def test_without_a_table_nothing_is_judged(tmp_path: Path) -> None:
+    said = describe(write_run(tmp_path / "run", FLAT, **DORMANT), table={})
+    assert "Nothing is judged: until there is a table of false alarms and misses" in said
+    assert "  beyond" not in said
+    assert "lost" not in said
+
+
+def test_a_measure_that_is_seldom_wrong_says_lost(tmp_path: Path) -> None:
+    said = describe(write_run(tmp_path / "run", FLAT, **DORMANT), table=row("trainability", 5.0, 1))
+    assert "  beyond    trainability" in said
     assert (
-        "The critics left what short runs that learned well showed: trainability 8.5 (above 5 from step 6,000), "
-        "churn 0.0005 (below 0.01 x first from step 6,000).\nThe returns are not rising. These bounds are from runs"
+        "The returns are not rising.\nThe critics lost plasticity by trainability 8.5 (above 5 from step 6,000), which "
+        "called 1 of 20 healthy runs lost and missed 2 of 10 damaged ones."
     ) in said
-    assert "  outside   trainability" in said
-    assert "lost" not in said.lower()
+    healthy = describe(write_run(tmp_path / "healthy", FLAT), table=row("trainability", 5.0, 1))
+    assert "The critics is within the bound of every measure that may call a run lost: trainability." in healthy
 
 
-def test_there_is_no_alarm_where_returns_are_rising(tmp_path: Path) -> None:
-    said = describe(write_run(tmp_path / "run", [100.0, 300.0, 250.0, 800.0, 700.0, 900.0], **DORMANT))
-    assert "The returns are rising, so no measure is marked." in said
+@pytest.mark.parametrize(
+    "table",
+    [
+        row("trainability", 5.0, 2),  # wrong on 1 healthy run in 10
+        row("trainability", 4.0, 0),  # at another bound
+        row("trainability", 5.0, 0, misses=10),  # it finds no damaged run
+        {"trainability": Alarms("trainability", 5.0, 0, 0, 10, 0)},  # no healthy run was looked at
+    ],
+    ids=["often wrong", "another bound", "finds none", "no healthy run"],
+)
+def test_a_measure_that_may_not_judge_does_not(table: dict[str, Alarms], tmp_path: Path) -> None:
+    said = describe(write_run(tmp_path / "run", FLAT, **DORMANT), table=table)
+    assert "plasticity by" not in said
+    assert "  beyond" not in said
+    assert "Nothing is judged: every measure calls more than 1 in 20 healthy runs lost" in said
+
+
+def test_a_run_whose_returns_rise_is_never_lost(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [100.0, 300.0, 250.0, 800.0, 700.0, 900.0], **DORMANT)
+    said = describe(run, table=row("trainability", 5.0, 0))
+    assert "The returns are rising: the run is not lost." in said
+    assert "plasticity by" not in said
     assert "Other usual causes" not in said
-    assert "outside" not in said
-    assert "left what" not in said
+    assert "  beyond" not in said
 
 
 def test_too_few_returns_are_said(tmp_path: Path) -> None:
     assert "There are too few returns to tell if they rise." in describe(write_run(tmp_path / "run", [1.0], **DORMANT))
+
+
+def with_values(run: Path, q_max: float | None, target_abs: float | None) -> Path:
+    told = [
+        {"step": 9_000 + i, "q_max": q_max, "target_abs": target_abs, "episode_return": 90.0, "episode_length": 200}
+        for i in range(4)
+    ]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("\n" + "\n".join(map(json.dumps, told)))
+    return run
+
+
+def test_values_that_diverge_are_told_from_lost_plasticity(tmp_path: Path) -> None:
+    table = row("trainability", 5.0, 0)
+    said = describe(with_values(write_run(tmp_path / "run", FLAT, **DORMANT), 5e6, 3e6), table=table)
+    assert (
+        "The values diverge, which is not by itself lost plasticity: over the last quarter the largest |Q| of a batch "
+        "is 5e+06 and the mean |target| 3e+06, and the largest return of an episode 102 in size, which allows values "
+        "up to 102.\nWhile values diverge the measures are not judged."
+    ) in said
+    assert "plasticity by" not in said
+    said = describe(with_values(write_run(tmp_path / "fine", FLAT, **DORMANT), 120.0, 80.0), table=table)
+    assert "The values do not diverge: over the last quarter the largest |Q| of a batch is 120 and" in said
+    assert "The critics lost plasticity by trainability" in said
+    assert "The values diverge" in describe(with_values(write_run(tmp_path / "nan", FLAT), None, None))
+
+
+def test_what_values_the_returns_allow() -> None:
+    """Episodes of 20 steps with reward 1, cut: at a discount of 0.99 a value goes on to 100."""
+    known = values_of([90.0, 95.0, 100.0, 99.0], [50.0] * 4, [20.0, 18.0], 20.0, 0.99)
+    assert known is not None
+    assert known.allowed == pytest.approx(100.0)
+    assert not known.diverge
+    assert values_of([], [], [1.0], 20.0, 0.99) is None
+    far = values_of([90.0, 95.0, 100.0, 1_001.0], [50.0] * 4, [20.0, 18.0], 20.0, 0.99)
+    assert far is not None
+    assert far.diverge
+
+
+def test_the_table_in_a_file(tmp_path: Path) -> None:
+    counts = {"bound": 1.25, "healthy": 15, "false_alarms": 0, "damaged": 20, "misses": 3, "healthy_late": [0.1, 0.4]}
+    table: dict[str, Any] = {"decides": True, "measures": {"fresh_twin_gap": counts}}
+    path = tmp_path / "alarms.json"
+    path.write_text(json.dumps(table))
+    known = read(path)
+    assert known == {"fresh_twin_gap": Alarms("fresh_twin_gap", 1.25, 15, 0, 20, 3)}
+    assert known["fresh_twin_gap"].may_judge(RULES[0])
+    path.write_text(json.dumps({**table, "decides": False}))
+    assert read(path) == {}
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="is not a table of neoteny lab alarms"):
+        read(path)
+    assert all(name in HEALTHY for name in committed())
 
 
 @pytest.mark.parametrize(

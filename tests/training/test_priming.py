@@ -51,16 +51,11 @@ def lines(run: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("every", [25, 30, 100, 1_000])
-@pytest.mark.parametrize("probe_every", [0, 70, 500])
-def test_calls_end_at_every_moment_and_make_every_update(every: int, probe_every: int) -> None:
+@pytest.mark.parametrize(("probe_every", "twin_every"), [(0, 0), (70, 0), (500, 0), (0, 90), (70, 600)])
+def test_calls_end_at_every_moment_and_make_every_update(every: int, probe_every: int, twin_every: int) -> None:
     remedy = SimpleNamespace(done=lambda updates: updates // every)
-    primed = config(priming_updates=1_234, plasticity=PlasticityConfig(probe_every))
-    setup: Any = SimpleNamespace(
-        config=primed,
-        problem=SimpleNamespace(pixels=False),
-        probes=object() if probe_every else None,
-        remedies=(remedy,),
-    )
+    primed = config(priming_updates=1_234, plasticity=PlasticityConfig(probe_every, twin_every))
+    setup: Any = SimpleNamespace(config=primed, problem=SimpleNamespace(pixels=False), remedies=(remedy,))
     ends, before = set(), 0
     while before < 1_234:
         count = next_count(before, setup)
@@ -69,8 +64,9 @@ def test_calls_end_at_every_moment_and_make_every_update(every: int, probe_every
         ends.add(before)
     assert before == 1_234
     assert set(range(every, 1_234, every)) <= ends
-    assert not probe_every or {1, *range(probe_every, 1_234, probe_every)} <= ends
-    assert (every, probe_every) != (1_000, 0) or len(ends) == 12 + 3 + 4  # as few calls as can be
+    for measured in (probe_every, twin_every):
+        assert not measured or {1, *range(measured, 1_234, measured)} <= ends
+    assert (every, probe_every, twin_every) != (1_000, 0, 0) or len(ends) == 12 + 3 + 4  # as few calls as can be
 
 
 def test_draws_that_depend_on_errors_and_convolutions_are_one_at_a_time() -> None:

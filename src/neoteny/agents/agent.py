@@ -146,11 +146,14 @@ def td_target(batch: dict[str, Array], gamma: float, next_value: Array) -> Array
 def squared_errors(values: Array, target: Array) -> tuple[Array, dict[str, Array]]:
     """The loss of critics: the sum over critics of (Q(s, a) - y)^2 of each transition, and what `values_told` tells.
 
+    It tells the targets, too: then the outputs are values, in the targets' units.
+
     Args:
         values: of each critic, (critics, batch).
         target: y, (batch,).
     """
-    return ((values - target) ** 2).sum(axis=0), values_told(values, target)
+    told = {**values_told(values, target), "targets": jax.lax.stop_gradient(target)}
+    return ((values - target) ** 2).sum(axis=0), told
 
 
 def values_told(values: Array, target: Array) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from neoteny.agents.configs import AgentConfig, DDQNConfig, SACConfig, TD3Config
 from neoteny.arguments import Parser
 from neoteny.bench.step import Training, batch_of, begun
+from neoteny.plasticity.fresh_twin import UPDATES
 from neoteny.settings.config import PlasticityConfig, TrainConfig
 
 STARTS = 1_000
@@ -18,6 +19,8 @@ RUNS: dict[str, tuple[str, AgentConfig, int]] = {
     "ddqn": ("ALE/Breakout-v5", DDQNConfig(learning_starts=STARTS), 20),
 }
 """Each with how many steps are timed between two measurements."""
+TIMED = 100
+"""Updates of twins that are timed."""
 
 
 def main(argv: list[str]) -> int:
@@ -28,15 +31,18 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     names = [options.agent] if options.agent else list(RUNS)
     every = PlasticityConfig().probe_every
-    print(f"{'agent':<8}{'ms a step':>12}{'ms a probe':>12}{'added':>9}")
+    print(f"{'agent':<8}{'ms a step':>12}{'ms a probe':>12}{'added':>9}{'s a twin':>12}")
     for name in names:
         env, agent, steps = RUNS[name]
         config = TrainConfig(env, replace(agent, utd=1.0), total_timesteps=10**9, eval_every=0)
         config = replace(config, plasticity=PlasticityConfig(probe_every=10**9))  # measured below, and not in between
         with begun(config, 20) as training:
             step, probe = _measure(training, steps, options.rounds)
-        print(f"{name:<8}{step * 1e3:>12.2f}{probe * 1e3:>12.1f}{probe / (every * step):>9.1%}", flush=True)
+            twin = _twin(training)
+        added = f"{probe / (every * step):>9.1%}"
+        print(f"{name:<8}{step * 1e3:>12.2f}{probe * 1e3:>12.1f}{added}{twin:>12.1f}", flush=True)
     print(f"\nadded: a probe every {every:,} updates, over the time of {every:,} steps with an update each.")
+    print(f"s a twin: a fresh-twin gap, {UPDATES:,} updates of each network, by the time of {TIMED} of them.")
     return 0
 
 
@@ -55,3 +61,12 @@ def _measure(training: Training, steps: int, rounds: int) -> tuple[float, float]
         training.run.log(session.step, **probes.measure(session, *batch), **drifted.numbers())
         probing.append(time.perf_counter() - start)
     return statistics.median(stepping), statistics.median(probing)
+
+
+def _twin(training: Training) -> float:
+    """Seconds of a fresh-twin gap, once it is compiled: the time of some of its updates, times what all of them are."""
+    twin, session = training.setup.fresh_twin, training.session
+    twin.gap("critics", session, session.updates, TIMED)
+    start = time.perf_counter()
+    twin.gap("critics", session, session.updates, TIMED)
+    return (time.perf_counter() - start) * UPDATES / TIMED

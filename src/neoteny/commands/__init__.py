@@ -21,6 +21,7 @@ BENCHMARKS = {
 
 EXPERIMENTS = {
     "recovery": "which remedies bring back a network that was made dormant on purpose",
+    "alarms": "how often each measure of plasticity is wrong, on healthy and on damaged runs: hours, or --scale quick",
 }
 """Every experiment of the laboratory, and what it asks."""
 
@@ -31,7 +32,7 @@ COMMANDS = {
     "resume": "go on with a run from its last checkpoint, to the same result as if it had never stopped",
     "evaluate": "evaluate a run's policy over whole episodes, with a video if asked for",
     "inspect": "say what a run is and how far it got, with a digest of each part of its state",
-    "diagnose": "show how plasticity moved over a run, and which measures left what runs that learn well show",
+    "diagnose": "show how plasticity moved over a run, and whether it is lost by a measure that is seldom wrong",
     "advise": "say what a replay's schedule does and which T it could have: neoteny advise RUN, ARCHIVE or SB3 BUFFER",
     "sweep": "carry out a plan of many runs, one on each core or on a Ray cluster: neoteny sweep PLAN",
     "reproduce": "carry out the plan of one of the paper's claims: neoteny reproduce swd/fig2 [--scale laptop]",

@@ -1,4 +1,8 @@
-"""What measures over a run show: how each began and ended, and which left the range of short runs that learned well."""
+"""What measures over a run show: how each began and ended, whether it is beyond a bound, and whether values diverge.
+
+A bound alone is no verdict: `Alarms` says how often it is wrong, and only a measure that is seldom wrong may call a run
+lost.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,14 @@ LATE = 0.25
 """The last share of a run, over which a measure is taken by its median."""
 
 
-class Rule(NamedTuple):
-    """A measure, and a bound that it stayed within in short runs that learned well.
+MOST_FALSE_ALARMS = 1 / 20
+"""Of healthy runs: a measure with more of them never calls a run lost."""
+FAR = 10.0
+"""So many times the largest value that the returns allow, and values diverge."""
 
-    A bound is no verdict: it is from runs of at most 120,000 steps, and full-length ones may leave it in good health.
-    """
+
+class Rule(NamedTuple):
+    """A measure, and a bound that it stayed within in short runs that learned well."""
 
     measure: str
     bound: float
@@ -32,6 +39,7 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule("fresh_twin_gap", 1.25, True, False, "below 1 once a network has learned something"),
     Rule("trainability", 5.0, True, False, "0.3 to 4.2"),
     Rule("grama_inactive", 0.5, True, False, "0 to 0.25"),
     Rule("dormant_0.1", 0.5, True, False, "0 to 0.3"),
@@ -42,6 +50,24 @@ RULES = (
     Rule("churn", 0.01, False, True, "it changes with the returns, and does not vanish"),
 )
 """From runs of TD3, and networks made dormant on purpose; see docs/plasticity.md."""
+
+
+class Alarms(NamedTuple):
+    """How often a measure was wrong at its bound, on runs of which it is known whether they are damaged."""
+
+    measure: str
+    bound: float
+    healthy: int
+    false_alarms: int
+    """Of the healthy runs."""
+    damaged: int
+    misses: int
+    """Of the damaged ones."""
+
+    def may_judge(self, rule: Rule) -> bool:
+        """Whether a measure beyond this rule's bound may call a run lost: it seldom errs, and it finds something."""
+        same = (self.measure, self.bound) == (rule.measure, rule.bound)
+        return same and 0 < self.healthy * MOST_FALSE_ALARMS >= self.false_alarms and self.misses < self.damaged
 
 
 class Observation(NamedTuple):
@@ -87,3 +113,54 @@ def rising(returns: Sequence[float]) -> bool | None:
     first, middle, last = (float(np.mean(part)) for part in np.array_split(values, 3))
     newest = float(np.mean(values[-math.ceil(len(values) / 6) :]))
     return min(last, newest) > max(first, middle)
+
+
+class Values(NamedTuple):
+    """How large an agent's values are, late in a run, beside what its returns allow."""
+
+    q_max: float
+    """The largest |Q| of a batch, by its median."""
+    target_abs: float
+    """The mean |target| of a batch, by its median."""
+    largest: float
+    """The largest return of an episode, in size."""
+    allowed: float
+    """The largest value that such returns allow, in size."""
+
+    @property
+    def diverge(self) -> bool:
+        """Whether values are far beyond what the returns allow."""
+        return not self.q_max <= FAR * self.allowed
+
+
+def values_of(
+    q_max: Sequence[float | None],
+    target_abs: Sequence[float | None],
+    returns: Sequence[float],
+    length: float,
+    gamma: float,
+) -> Values | None:
+    """How large values are over the last quarter of a run; None if they, or returns, are not known.
+
+    A value is a discounted sum of rewards that goes on beyond the end of an episode that was cut: of at most
+    1 / (1 - gamma) rewards, where an episode's return is of `length` of them. A value that is null in the log, because
+    it was not finite, counts as infinite.
+
+    Args:
+        q_max: the largest |Q| of each line of metrics, in order.
+        target_abs: the mean |target| of each.
+        returns: of episodes.
+        length: of an episode, in steps.
+        gamma: the discount.
+    """
+    if not q_max or not returns:
+        return None
+    sizes, targets = (
+        np.array([math.inf if value is None else value for value in values[-max(1, round(len(values) * LATE)) :]])
+        for values in (q_max, target_abs)
+    )
+    largest = float(np.abs(returns).max())
+    beyond = max(1.0, 1.0 / (max(1.0 - gamma, 1e-4) * max(length, 1.0)))
+    with np.errstate(over="ignore"):  # of numbers near the largest there are, whose middle is then infinite
+        middles = float(np.median(sizes)), float(np.median(targets))
+    return Values(*middles, largest, max(largest, 1e-6) * beyond)

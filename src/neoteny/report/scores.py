@@ -44,7 +44,7 @@ class Record:
     done: bool = True
     series: Mapping[str, Series] = field(default_factory=dict)
     """Other metrics over training: sampled ages, and plasticity as batch/network/measure (on the training batch) and
-    probe/network/measure (on the fixed probe batch)."""
+    probe/network/measure (on the fixed probe batch) and replay/network/measure (on what the replay contains)."""
     seconds: float = math.nan
     steps_per_second: float = math.nan
     peak_mb: float = math.nan
@@ -83,9 +83,9 @@ def late(values: np.ndarray) -> float:
 
 
 def full_measure(records: Sequence[Record], measure: str) -> str:
-    """A measure with its batch: network/measure is of the training batch, or of the probe batch if only that has it."""
+    """A measure with what it is on: the training batch, or the probe batch or the replay if only that has it."""
     known = {name for record in records for name in record.series}
-    named = (measure, f"batch/{measure}", f"probe/{measure}")
+    named = (measure, f"batch/{measure}", f"probe/{measure}", f"replay/{measure}")
     return next((name for name in named if name in known), measure)
 
 
@@ -205,7 +205,8 @@ def _evaluations(history: History) -> Series:
 
 def _shown(name: str) -> bool:
     """Return whether a report shows a series: ages, drift, and each measure of each network on each batch."""
-    return name.startswith(("age_", "drift")) or (name.startswith(("probe/", "batch/")) and name.count("/") == 2)
+    parts = name.split("/")
+    return name.startswith(("age_", "drift")) or (len(parts) == 3 and parts[0] in ("probe", "batch", "replay"))
 
 
 def made_by(facts: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from neoteny.wording import counted
 
 SPREAD = "Mean over runs, and one standard deviation of them around it."
 MEASURES = {
+    "fresh_twin_gap": "loss over a fresh twin's",
     "trainability": "loss over a new network's",
     "grama_inactive": "inactive units, share",
     "gradient_sparsity": "gradient entries below 1e-8, share",

@@ -11,7 +11,7 @@ from neoteny.report.statistics import REPS
 from neoteny.report.verdict import FEWEST, Finding
 from neoteny.wording import counted
 
-BATCHES = {"batch": "training batch", "probe": "probe batch"}
+BATCHES = {"batch": "training batch", "probe": "probe batch", "replay": "replay"}
 """On which plasticity is measured; the probe batch was drawn once, when learning started."""
 METHOD = (
     f"A run's score is its mean evaluation return over the last {LAST:.0%} of its evaluations, and at least "

@@ -165,6 +165,18 @@ def load(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> 
     raise UsageError(f"{directory} cannot go on: {'; '.join(complaints)}.{policy}")
 
 
+def use_each(directory: Path, use: Callable[[Checkpoint, dict[str, Any]], None]) -> list[str]:
+    """Give `use` every checkpoint and its state, the oldest first; what is wrong with those that are damaged."""
+    complaints = []
+    for path in manifests(directory):
+        try:
+            checkpoint = read_manifest(path)
+            use(checkpoint, _read(directory, checkpoint.file, checkpoint.sha256))
+        except Damaged as error:
+            complaints.append(f"the checkpoint at step {int(path.stem):,} cannot be used: {error}")
+    return complaints
+
+
 def digests(directory: Path) -> tuple[Checkpoint, dict[str, str], list[str]]:
     """The newest whole checkpoint, with a digest of each of its parts, and what is wrong with those after it."""
     part_digests: dict[str, str] = {}

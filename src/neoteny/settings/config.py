@@ -35,10 +35,14 @@ class PlasticityConfig:
 
     probe_every: int = 1_000
     """Updates between measurements of plasticity; 0 for none."""
+    twin_every: int = 0
+    """Updates between measurements of the fresh-twin gap, each of which trains 3 networks for 1,000 updates; 0 for
+    none."""
 
     def __post_init__(self) -> None:
-        if self.probe_every < 0:
-            raise UsageError(f"--probe-every must be >= 0, got {self.probe_every}")
+        for name in ("probe_every", "twin_every"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--{name.replace('_', '-')} must be >= 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is measured between updates: plasticity, drift, and the T of the replay that follows from drift."""
+"""What is measured between updates: plasticity, the fresh-twin gap, drift, and the T that follows from drift."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ def measure(
     """
     probing = setup.probes is not None and _due(session.updates, updates, setup.config.plasticity.probe_every)
     moving = setup.config.follows_drift and _due(session.updates, updates, HORIZON_EVERY)
+    twin_every = setup.config.plasticity.twin_every
     drift = setup.drift.measure(session, updates) if setup.drift is not None and (probing or moving) else None
     measured: dict[str, float] = {}
     if probing:
         assert setup.probes is not None
         measured = setup.probes.measure(session, rows, pixels)
-        run.log(session.step, updates=updates, **measured, **(drift.numbers() if drift else {}))
+    if twin_every and _due(session.updates, updates, twin_every):
+        measured |= setup.fresh_twin.measure(session, updates)
+    if measured:
+        run.log(session.step, updates=updates, **measured, **(drift.numbers() if drift and probing else {}))
     if moving and drift is not None and drift.finite:
         _set_decay_steps(session, run, drift, updates)
     return measured

@@ -37,10 +37,10 @@ def next_count(before: int, setup: Setup) -> int:
         return 1
 
     def moments(updates: int) -> list[int]:
-        probes = 0
-        if setup.probes is not None:  # the first one is after the first update
-            probes = (updates > 0) + updates // config.plasticity.probe_every
-        return [probes, *(remedy.done(updates) for remedy in setup.remedies)]
+        plasticity = config.plasticity
+        measured = [every for every in (plasticity.probe_every, plasticity.twin_every) if every]
+        probes = [(updates > 0) + updates // every for every in measured]  # the first one is after the first update
+        return [*probes, *(remedy.done(updates) for remedy in setup.remedies)]
 
     left = config.priming_updates - before
     return next(

@@ -19,6 +19,7 @@ from neoteny.agents.registry import make_agent
 from neoteny.errors import UsageError
 from neoteny.machine.compiled import compiled, keep_compiled, start_on
 from neoteny.measuring.drift import Drift
+from neoteny.measuring.fresh_twin import FreshTwin
 from neoteny.measuring.probes import Probes
 from neoteny.replay.buffer import ReplayBuffer
 from neoteny.replay.frames import Frames
@@ -50,6 +51,8 @@ class Setup:
     probes: Probes | None
     drift: Drift | None
     """Measured with the probes, and where T follows from it."""
+    fresh_twin: FreshTwin
+    """Measured every --twin-every updates, and of checkpoints afterwards; compiled when it is first asked for."""
     evaluation_envs: SyncVectorEnv | None
     facts: dict[str, Any]
     """What is recorded of its surroundings."""
@@ -101,6 +104,7 @@ def set_up(config: TrainConfig, make_env: envs.MakeEnv | None, network: Any, hor
         compiled_surgeries(remedies, agent, unpack),
         Probes(agent, unpack, config.seed) if config.plasticity.probe_every else None,
         Drift(agent, unpack, config.seed) if config.plasticity.probe_every or config.follows_drift else None,
+        FreshTwin(agent, unpack, config.seed, config.agent.batch_size, problem.pixels),
         _evaluation_envs(config, make_env),
         facts,
     )

@@ -9,7 +9,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 
 from neoteny.integrations.sb3.buffers import AgeWeightedReplayBuffer
+from neoteny.integrations.sb3.fresh_twin import gap_of
 from neoteny.integrations.sb3.passes import Pass, check, passes
+from neoteny.plasticity.fresh_twin import LEAST
 from neoteny.plasticity.neurons import dormant_ratio, dormant_score, grama_inactive_ratio, grama_score
 from neoteny.plasticity.norms import l2_norm
 from neoteny.replay.storage import slots_of
@@ -23,13 +25,19 @@ class PlasticityCallback(BaseCallback):
     <= 0.1), gradient_l2, and fresh_gradient_share (the newest transitions' gradient times their share of a batch, over
     the batch's). SB3's SAC, TD3, DDPG and DQN in torch, without JAX; SBX's by Flax. Nothing is drawn from the
     generators of training: the run is the same as without it.
+
+    Every `twin_freq` calls, if it is not 0, also ``plasticity/critic/fresh_twin_gap``, with both of its losses: a copy
+    of the critic and two new ones are trained for 1,000 updates on the replay, and the loss that is left of the copy
+    is divided by that of the new ones. SB3's own agents only.
     """
 
-    def __init__(self, probe_freq: int = 1_000, samples: int = 256) -> None:
+    def __init__(self, probe_freq: int = 1_000, samples: int = 256, twin_freq: int = 0) -> None:
         super().__init__()
         if probe_freq < 1 or samples < 1:
             raise ValueError(f"probe_freq and samples must be >= 1, got {probe_freq} and {samples}")
-        self.probe_freq, self.samples = probe_freq, samples
+        if twin_freq < 0:
+            raise ValueError(f"twin_freq must be >= 0, got {twin_freq}")
+        self.probe_freq, self.samples, self.twin_freq = probe_freq, samples, twin_freq
 
     def _init_callback(self) -> None:
         """Refuse an agent that cannot be measured, before it is trained."""
@@ -37,12 +45,19 @@ class PlasticityCallback(BaseCallback):
             from neoteny.integrations.sb3.sbx import check as check_flax
 
             check_flax(self.model)
+            if self.twin_freq:
+                raise TypeError(
+                    f"twin_freq trains torch networks, and {type(self.model).__name__} of SBX has Flax's: leave it out"
+                )
         else:
             check(self.model)
 
     def _on_step(self) -> bool:
         if self.n_calls % self.probe_freq == 0 and self.model._n_updates > 0:
             for name, value in self.measure().items():
+                self.logger.record(f"plasticity/{name}", value)
+        if self.twin_freq and self.n_calls % self.twin_freq == 0 and self.model._n_updates > 0:
+            for name, value in self.measure_twin().items():
                 self.logger.record(f"plasticity/{name}", value)
         return True
 
@@ -69,10 +84,27 @@ class PlasticityCallback(BaseCallback):
             measures[f"{network}/fresh_gradient_share"] = share * fresh_norm / max(norm, 1e-30)
         return measures
 
-    def _passes(self, buffer: ReplayBuffer, slots: Any) -> dict[str, Pass]:
+    def measure_twin(self) -> dict[str, float]:
+        """The fresh-twin gap of the critic now, and both of its losses; none while little is stored."""
+        buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
+        if buffer.size() < LEAST:
+            return {}
+        batch_size: int = self.model.batch_size  # type: ignore[attr-defined]
+        gap = gap_of(self.model, lambda slots: self._samples(buffer, slots), buffer.size(), batch_size, self.n_calls)
+        return {
+            "critic/fresh_twin_gap": gap.gap,
+            "critic/fresh_twin_loss": gap.present,
+            "critic/fresh_twin_new_loss": gap.new,
+        }
+
+    def _samples(self, buffer: ReplayBuffer, slots: Any) -> Any:
         state = np.random.get_state()  # noqa: NPY002 - which environment's transition of a slot SB3 draws from this
         batch = buffer._get_samples(slots, env=self.model.get_vec_normalize_env())
         np.random.set_state(state)  # noqa: NPY002
+        return batch
+
+    def _passes(self, buffer: ReplayBuffer, slots: Any) -> dict[str, Pass]:
+        batch = self._samples(buffer, slots)
         if is_sbx(self.model):
             from neoteny.integrations.sb3.sbx import passes as flax_passes
 

@@ -65,30 +65,50 @@ def hidden_of(module: nn.Module) -> list[HiddenModule]:
     return hidden
 
 
-def _passes(model: Any, batch: Any) -> dict[str, Pass]:
+def targets_of(model: Any, batch: Any) -> Tensor:
+    """What the critic of `model` is to learn of each transition, (batch, 1); a constant."""
     if isinstance(model, DQN):
-        target = _target(model, batch, model.q_net_target(batch.next_observations).max(dim=1, keepdim=True).values)
-
-        def huber(values: Tensor) -> Tensor:
-            return smooth_l1_loss(values.gather(1, batch.actions.long()), target, reduction="none")[:, 0]
-
-        return {"critic": _pass(model.q_net, lambda: model.q_net(batch.observations), huber)}
-
+        return _target(model, batch, model.q_net_target(batch.next_observations).max(dim=1, keepdim=True).values)
     if isinstance(model, SAC):
-        alpha = model.ent_coef_tensor if model.log_ent_coef is None else model.log_ent_coef.detach().exp()
         action, log_prob = model.actor.action_log_prob(batch.next_observations)
-        after = _least(model.critic_target, batch.next_observations, action) - alpha * log_prob.reshape(-1, 1)
-        scale = 0.5
-    else:
-        noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(
-            -model.target_noise_clip, model.target_noise_clip
-        )
-        action = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
-        after, scale = _least(model.critic_target, batch.next_observations, action), 1.0
-    target = _target(model, batch, after)
+        after = _least(model.critic_target, batch.next_observations, action)
+        return _target(model, batch, after - _alpha(model) * log_prob.reshape(-1, 1))
+    noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(
+        -model.target_noise_clip, model.target_noise_clip
+    )
+    action = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+    return _target(model, batch, _least(model.critic_target, batch.next_observations, action))
 
-    def squares(values: tuple[Tensor, ...]) -> Tensor:
-        return torch.stack([scale * (q - target)[:, 0] ** 2 for q in values]).sum(dim=0)
+
+def values_of(model: Any, critic: Any, batch: Any) -> Any:
+    """What a critic like that of `model` gives: a value for each action, or a tuple with those of each critic."""
+    return critic(batch.observations) if isinstance(model, DQN) else critic(batch.observations, batch.actions)
+
+
+def critic_losses(model: Any, values: Any, batch: Any, target: Tensor) -> Tensor:
+    """The loss of each transition by which `model` trains its critic, from what `values_of` gives, (batch,)."""
+    if isinstance(model, DQN):
+        return smooth_l1_loss(values.gather(1, batch.actions.long()), target, reduction="none")[:, 0]
+    scale = 0.5 if isinstance(model, SAC) else 1.0
+    return torch.stack([scale * (q - target)[:, 0] ** 2 for q in values]).sum(dim=0)
+
+
+def _alpha(model: Any) -> Tensor:
+    alpha: Tensor = model.ent_coef_tensor if model.log_ent_coef is None else model.log_ent_coef.detach().exp()
+    return alpha
+
+
+def _passes(model: Any, batch: Any) -> dict[str, Pass]:
+    target, critic = targets_of(model, batch), model.q_net if isinstance(model, DQN) else model.critic
+    by_network = {
+        "critic": _pass(
+            critic,
+            lambda: values_of(model, critic, batch),
+            lambda values: critic_losses(model, values, batch, target),
+        )
+    }
+    if isinstance(model, DQN):
+        return by_network
 
     def act() -> Any:
         if isinstance(model, SAC):
@@ -98,13 +118,10 @@ def _passes(model: Any, batch: Any) -> dict[str, Pass]:
     def worth(acted: tuple[Tensor, Tensor]) -> Tensor:
         action, log_prob = acted
         if isinstance(model, SAC):
-            return alpha * log_prob - _least(model.critic, batch.observations, action)[:, 0]
+            return _alpha(model) * log_prob - _least(model.critic, batch.observations, action)[:, 0]
         return -model.critic.q1_forward(batch.observations, action)[:, 0]
 
-    return {
-        "critic": _pass(model.critic, lambda: model.critic(batch.observations, batch.actions), squares),
-        "actor": _pass(model.actor, act, worth),
-    }
+    return {**by_network, "actor": _pass(model.actor, act, worth)}
 
 
 def _least(critic: Any, obs: Any, action: Tensor) -> Tensor:
