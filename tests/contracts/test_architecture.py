@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
-    "lab": {"agents", "plasticity", "remedies"},
+    "lab": {"replay", "networks", "agents", "plasticity", "remedies", "report"},
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
     "demo": {"replay", "worlds", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},

@@ -21,6 +21,7 @@ BENCHMARKS = {
 
 EXPERIMENTS = {
     "recovery": "which remedies bring back a network that was made dormant on purpose",
+    "regression": "what replay by age does to a network that fits a slowly changing function, without RL",
 }
 """Every experiment of the laboratory, and what it asks."""
 
