@@ -56,7 +56,7 @@ class DriftingLunarLander(Drifting, LunarLander):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step in the present world."""
         if self._resetting:
-            return LunarLander.step(self, action)
+            return LunarLander.step(self, action)  # type: ignore[no-untyped-call]
         self._actions.append(int(action))
         return super().step(action)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from neoteny.lab.regression.learning import Arm, Network, begin, fresh_gap, learn, newest_share
 from neoteny.lab.regression.stream import INPUTS, Stream, World, draw, examples_of
 from neoteny.replay.ages.schedules import LinearDecay, TruncatedGeometric, Uniform
-from neoteny.report.scores import LAST
+from neoteny.report.scores import LAST, Scores
 from neoteny.report.verdict import Claim, Finding, judge
 
 PARTS = 100
@@ -106,8 +106,11 @@ class Outcome:
 
 def streams(world: World, scale: Scale) -> Stream:
     """Return the streams of all seeds, seeds first; every arm is given the same."""
-    make: Callable[[Any], Stream] = lambda key: examples_of(draw(key, scale.examples, scale.every), world, scale.every)  # noqa: E731
-    return jax.jit(jax.vmap(make))(_keys(scale, 0))
+
+    def one(key: Any) -> Stream:
+        return examples_of(draw(key, scale.examples, scale.every), world, scale.every)
+
+    return jax.jit(lambda keys: jax.lax.map(one, keys))(_keys(scale, 0))  # one after another, to need less memory
 
 
 def run(stream: Stream, arm: Arm, scale: Scale, widths: tuple[int, ...] = WIDTHS) -> Outcome:
@@ -126,8 +129,8 @@ def run(stream: Stream, arm: Arm, scale: Scale, widths: tuple[int, ...] = WIDTHS
             shares.append(np.asarray(share(fit.params, stream, jnp.int32(stored), _keys(scale, 3 + PARTS + done))))
             held = min(stored, arm.capacity)
             expected.append(arm.schedule.fresh_share(held, min(held, scale.newest)))
-    errors, gaps, shares = (np.stack(each, 1).astype(np.float64) for each in (errors, gaps, shares))
-    return Outcome(errors, gaps, shares, np.array(expected))
+    each_seed = [np.stack(each, 1).astype(np.float64) for each in (errors, gaps, shares)]
+    return Outcome(each_seed[0], each_seed[1], each_seed[2], np.array(expected))
 
 
 @functools.cache
@@ -142,8 +145,8 @@ def findings(outcomes: Mapping[tuple[World, str], Outcome]) -> list[Finding]:
     found = []
     for world in dict.fromkeys(world for world, _ in outcomes):
         mine = {arm: outcome for (where, arm), outcome in outcomes.items() if where == world}
-        late = {arm: {world: outcome.late} for arm, outcome in mine.items()}
-        gaps = {arm: {world: outcome.gaps[:, -1]} for arm, outcome in mine.items()}
+        late: Scores = {arm: {world: outcome.late} for arm, outcome in mine.items()}
+        gaps: Scores = {arm: {world: outcome.gaps[:, -1]} for arm, outcome in mine.items()}
         for measure, scores in (("online error", late), ("fresh gap at the end", gaps)):
             found += [
                 judge(Claim(*pair, measure=f"{world}/{measure}", lower=True), scores)
@@ -153,8 +156,8 @@ def findings(outcomes: Mapping[tuple[World, str], Outcome]) -> list[Finding]:
         early = MOMENTS.index(EARLY)
         for arm, outcome in mine.items():
             names = f"{arm} at the end", f"{arm} after {EARLY:.0%} of the stream"
-            scores = {names[0]: {world: outcome.gaps[:, -1]}, names[1]: {world: outcome.gaps[:, early]}}
-            found.append(judge(Claim(*names, measure=f"{world}/fresh gap", lower=True), scores))
+            both: Scores = {names[0]: {world: outcome.gaps[:, -1]}, names[1]: {world: outcome.gaps[:, early]}}
+            found.append(judge(Claim(*names, measure=f"{world}/fresh gap", lower=True), both))
     return found
 
 
