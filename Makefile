@@ -50,7 +50,7 @@ clean: ## Remove what the other targets made
 	mkdir -p $(TMPDIR)
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip
-	$(BIN)/python -m pip install --quiet --group dev --editable ".[train,dmc,atari,minatar]"
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[train,dmc,atari,minatar,box2d]"
 	touch $@
 
 .venv-rllib/ready: export PIP_CONSTRAINT := $(CURDIR)/constraints-rllib.txt

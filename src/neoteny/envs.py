@@ -108,7 +108,7 @@ def may_terminate(env_id: str) -> bool:
 def versions() -> dict[str, str]:
     """The versions of what an environment's dynamics depend on, as far as they are installed."""
     installed = {}
-    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless", "MinAtar"):
+    for name in ("gymnasium", "mujoco", "dm-control", "shimmy", "ale-py", "opencv-python-headless", "MinAtar", "Box2D"):
         try:
             installed[name] = version(name)
         except PackageNotFoundError:

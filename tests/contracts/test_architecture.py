@@ -36,7 +36,10 @@ MAY_IMPORT = {
     "experiments": {"replay", "agents", "envs", "remedies", "settings", "machine", "runs", "training", "report"},
     "testing": {"replay"},
     "theory": {"replay", "plasticity"},
-    "lab": {"agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training", "experiments"},
+    "lab": {
+        *("replay", "networks", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring"),
+        *("training", "report", "experiments"),
+    },
     "bench": {"replay", "envs", "agents", "settings", "machine", "runs", "measuring", "training", "experiments"},
     "demo": {"replay", "worlds", "agents", "settings", "experiments", "report"},
     "commands": {"replay", "agents", "plasticity", "remedies", "settings", "machine", "runs", "measuring", "training"},

@@ -22,6 +22,7 @@ BENCHMARKS = {
 EXPERIMENTS = {
     "recovery": "which remedies bring back a network that was made dormant on purpose",
     "alarms": "how often each measure of plasticity is wrong, on healthy and on damaged runs: hours, or --scale quick",
+    "regression": "what replay by age does to a network that fits a slowly changing function, without RL",
 }
 """Every experiment of the laboratory, and what it asks."""
 

@@ -16,6 +16,7 @@ SUITES = {
     "Atari": "ALE/Breakout-v5, ALE/Phoenix-v5 and the rest; in [atari]",
     "MinAtar": "MinAtar/Breakout-v1, MinAtar/Seaquest-v1 and the rest, neoteny/MinAtarInTurn-v0; in [minatar]",
     "worlds that change": "neoteny/DriftingCartPole-v0, neoteny/DriftingPendulumGravity-v0 and the rest; in [train]",
+    "LunarLander that changes": "neoteny/DriftingLunarLander-v0, neoteny/DriftingLunarLanderGravity-v0; in [box2d]",
     "any other": "that Gymnasium has registered; from Python, make_env=",
 }
 
