@@ -144,7 +144,8 @@ def test_the_hours_in_the_programme_are_those_of_the_plans() -> None:
         "lab/drift",
         "lab/minatar",
         "lab/horizon",
-        "lab/remedies",
+        "lab/remedies-priming",
+        "lab/remedies-minatar",
     }
 
 
@@ -207,7 +208,7 @@ def test_what_a_scale_may_name(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"line 6: its laptop scale is 'nobody', and there is no plan"):
             load_plan(str(tmp_path / "nobody.toml"), scale)
     (tmp_path / "around.toml").write_text('title = "x"\nincludes = ["swd/fig3"]\n')
-    with pytest.raises(UsageError, match="swd/fig3 has no laptop scale of its own to include: carry out lab/minatar"):
+    with pytest.raises(UsageError, match="swd/fig3 has no laptop scale of its own to include: run lab/minatar"):
         load_plan(str(tmp_path / "around.toml"), "laptop")
 
 

@@ -166,7 +166,7 @@ def _load(name: str, path: Path, scale: str, above: tuple[Path, ...], loaded: di
             _named(other, each, source)
             if each == scale:
                 raise UsageError(
-                    f"{name} has no {scale} scale of its own to include: carry out {other}, or the whole at --scale full"
+                    f"{name} has no {scale} scale of its own to include: run {other}, or the whole at --scale full"
                 )
     if "includes" not in data:
         return make_plan(name, data, scale, source)
