@@ -219,15 +219,21 @@ def test_what_a_scale_may_name(tmp_path: Path) -> None:
 TINY = {"steps": 260, "eval_every": 130, "eval_episodes": 1, "probe_every": 100, "learning_starts": 110}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lab/priming", "lab/drift-td3", "lab/drift-ddqn", "lab/minatar"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("lab/drift-td3", "lab/drift-ddqn", "lab/minatar")),
+        *(pytest.param(f"lab/{part}", marks=pytest.mark.long) for part in ("remedies-priming", "remedies-minatar")),
+        *(pytest.param(f"lab/{part}", marks=pytest.mark.slow) for part in ("priming", "horizon-priming")),
+    ],
+)
 def test_a_tiny_run_of_every_method(name: str, tmp_path: Path) -> None:
     """All methods of the plan, each in its own process, up to the page of its report."""
     data = tomllib.loads(papers_plans()[name].read_text())
     steps, settings = TINY["steps"], {key: value for key, value in TINY.items() if key != "steps"}
-    if name == "lab/priming":
+    if name.endswith("priming"):
         settings |= {"priming_updates": 100, "widths": [16]}
-    methods = data["quick"]["methods"]
+    methods = data["quick"].get("methods", data["methods"])
     for own in methods.values():
         own |= {"reset_at": [150]} if "reset_at" in own else {}
     data["quick"] |= {"steps": steps, "settings": settings, "methods": methods, "grid": {}, "claims": []}
