@@ -209,7 +209,7 @@ def test_what_a_scale_may_name(tmp_path: Path) -> None:
     methods = "methods = { uniform = {} }\n"
     (tmp_path / "nobody.toml").write_text(f'{own}laptop = "nobody"\n{methods}')
     for scale in ("full", "laptop"):
-        with pytest.raises(UsageError, match=r"line 6: its laptop scale is 'nobody', and there is no plan"):
+        with pytest.raises(UsageError, match=r"line 6: laptop must be a table .* plan that is there, got 'nobody'"):
             load_plan(str(tmp_path / "nobody.toml"), scale)
     (tmp_path / "around.toml").write_text('title = "x"\nincludes = ["swd/fig3"]\n')
     with pytest.raises(UsageError, match="swd/fig3 has no laptop scale of its own to include: run lab/minatar"):

@@ -135,7 +135,8 @@ def _named(other: str, scale: str, source: Source) -> Path:
     try:
         return find(other)
     except UsageError as error:
-        raise source.wrong((scale,), f"its {scale} scale is {shown(other)}, and {error}") from error
+        said = f"{scale} must be a table of what it changes, or name a plan that is there, got {shown(other)}"
+        raise source.wrong((scale,), f"{said}{did_you_mean(other, papers_plans())}") from error
 
 
 def find(name: str) -> Path:
