@@ -29,8 +29,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"neoteny: {unknown(name)}", file=sys.stderr)
         return 2
     with (
-        dropping() if name in TRAINING else nullcontext(),
-        left_at_once(f"neoteny {name}: stopped") if name in SLOW_TO_LOAD else nullcontext(),
+        dropping() if {name, full_name} & TRAINING else nullcontext(),
+        left_at_once(f"neoteny {full_name}: stopped") if {name, full_name} & SLOW_TO_LOAD else nullcontext(),
     ):
         return _run(full_name, importlib.import_module(f"neoteny.commands.{name}"), words[1:])
 

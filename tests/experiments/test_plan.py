@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import neoteny
-from neoteny.agents.configs import SACConfig
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.experiments.cores import cgroup_quota, usable_cores
@@ -86,7 +85,7 @@ def test_our_plans_can_be_run(name: str, scale: str) -> None:
     plan = load_plan(name, scale)
     assert plan.title
     assert plan.paper
-    assert bool(plan.reduced) == (scale == "laptop")
+    assert bool(plan.reduced) == (scale != "full")
     for run in plan.runs:
         replay = run.config.replay  # it exists, and takes those numbers
         make_sampler(replay.replay, replay.replay_sampler, 80_000, replay.numbers())
@@ -96,7 +95,7 @@ def test_the_papers_plans_are_the_papers() -> None:
     rows = {f"fig{number}" for number in range(1, 11)} | {"tab1", "tab2", "tab12", "tab13"}
     assert rows == {name.removeprefix("swd/") for name in EVERY if name.startswith("swd/")}
     for name in EVERY:
-        for run in load_plan(name).runs:
+        for run in load_plan(name).runs if not name.startswith("lab/") else ():
             length = {"td3": 1_000_000, "sac": 1_000_000, "ddqn": 10_000_000}[run.config.agent_name]
             assert run.config.total_timesteps == length
             assert run.config.seed in range(1, 6)
@@ -114,20 +113,10 @@ def test_the_papers_plans_are_the_papers() -> None:
 @pytest.mark.parametrize("name", WITH_LAPTOP)
 def test_laptop_plans_carry_both_ts(name: str) -> None:
     """The paper's T, and T scaled as the paper's is to the length of its runs."""
-    runs = load_plan(name, "laptop").runs
-    for agent, length in (("td3", 1_000_000), ("sac", 1_000_000), ("ddqn", 10_000_000)):
-        mine = [run.config for run in runs if run.config.agent_name == agent and run.config.replay.replay == "swd"]
-        if mine:
-            used = {config.replay.decay_steps for config in mine}
-            scale = mine[0].total_timesteps / length
-            whole = {t for t in used if t is not None and t * scale in used}
-            assert whole, used
-        for config in (run.config for run in runs if run.config.agent_name == agent):
-            if isinstance(config.agent, SACConfig):
-                assert (config.agent.critic_width, config.agent.critic_blocks) == (128, 1)
-                assert config.total_timesteps == 50_000
-            if agent == "ddqn":
-                assert config.total_timesteps == 200_000
+    runs = [run.config for run in load_plan(name, "laptop").runs]
+    used = {config.replay.decay_steps for config in runs if config.replay.replay == "swd"}
+    assert {config.agent_name for config in runs} == {"td3"}
+    assert used == {100_000, 100_000 * runs[0].total_timesteps / 1_000_000}
 
 
 @pytest.mark.parametrize(("scale", "decay_steps"), [("full", 100_000), ("laptop", 20_000)])

@@ -118,6 +118,23 @@ def test_a_window_is_matched_to_the_nearest_step() -> None:
     assert abs(window.describe(capacity=20_000).mean_age - aim) <= 0.5
 
 
+def test_matched_over_a_buffer_that_grows() -> None:
+    """A window and a truncated geometric law are as old as each other at every size, min(n + 1, steps + 1) / 2."""
+    sizes, swd = [500, 1_500, 2_500, 3_500, 4_500], LinearDecay(400, 0.1)
+    aim = 0.0
+    for size in sizes:
+        ages = np.arange(1, size + 1)
+        weights = np.maximum(0.1, 1 - ages / 400)
+        aim += ages @ weights / weights.sum() / len(sizes)
+    geometric = match(TruncatedGeometric(), like=swd, capacity=sizes)
+    assert np.mean([min((size + 1) / 2, geometric.mean_age) for size in sizes]) == pytest.approx(aim, rel=1e-6)
+    assert match(Window(), like=swd, capacity=np.array(sizes)).steps == pytest.approx(2 * geometric.mean_age - 1, abs=1)
+    with pytest.raises(ValueError, match="got an empty list"):
+        match(Window(), like=swd, capacity=[])
+    with pytest.raises(ValueError, match="LinearGrowth in a buffer of 500 to 4,500 has a mean_age from"):
+        match(LinearGrowth(), like=swd, capacity=sizes)
+
+
 def test_what_cannot_be_matched_says_how_far_it_goes() -> None:
     with pytest.raises(ValueError, match=r"LinearGrowth in a buffer of 1,000 has a mean_age from .* and LinearDecay"):
         match(LinearGrowth(), like=LinearDecay(80, 0.1), by="mean_age", capacity=1_000)

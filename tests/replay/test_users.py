@@ -19,7 +19,7 @@ import pytest
 import neoteny as n
 from neoteny.cli import main
 from neoteny.errors import UsageError
-from neoteny.experiments.plan import config_of
+from neoteny.experiments.configuring import config_of
 from neoteny.replay.registry import make_sampler
 from neoteny.runs.records import read_config
 from neoteny.settings.config import ReplayConfig, TrainConfig

@@ -12,9 +12,11 @@ import neoteny
 from made_up import STEPS, write_run, write_runs
 from neoteny.cli import main
 from neoteny.errors import UsageError
+from neoteny.report import words
 from neoteny.report.about import About
 from neoteny.report.gather import default_claims, gather
 from neoteny.report.scores import Record, full_measure, late, read_runs, scores_of
+from neoteny.report.verdict import Claim, judge
 
 
 @pytest.mark.parametrize(("evaluations", "taken"), [(100, 10), (45, 5), (20, 3), (3, 3), (2, 2)])
@@ -145,3 +147,15 @@ def test_a_method_is_compared_with_the_uniform_replay_of_its_own_agent() -> None
         ("ddqn-uniform, threads 2", "ddqn-uniform"),
     ]
     assert [claim.baseline for claim in default_claims(["mine", "uniform replay", "theirs"])] == ["uniform replay"] * 2
+
+
+def test_the_mean_return_is_of_all_evaluations() -> None:
+    returns = np.arange(40.0)
+    record = Record("a", "task", 1, np.arange(40), returns)
+    assert record.late("mean_return") == 19.5
+    assert record.late() == 37.5  # of the last four
+    spoiled = Record("a", "task", 1, np.arange(40), np.r_[np.nan, returns[1:]])
+    assert np.isnan(spoiled.late("mean_return") or 0.0)
+    assert Record("a", "task", 1, np.arange(40), returns, done=False).late("mean_return") is None
+    found = judge(Claim("a", "b", measure="mean_return"), {"a": {"task": returns}, "b": {"task": returns}})
+    assert words.comparison(found) == "a against b, mean of all evaluations"

@@ -103,7 +103,8 @@ def test_what_decides_nothing() -> None:
         judge(SAID, scores([far], [five]), planned={("swd", "task 0"): 5, ("uniform", "task 0"): 5}).outcome
         == "reproduced"
     )
-    assert judge(SAID, scores([far], [five]), speaks=False).outcome == "no verdict"
+    for claim in (SAID, Claim("swd", "uniform")):  # of the paper's claims and of ours
+        assert judge(claim, scores([far], [five]), speaks=False).outcome == "no verdict"
     assert judge(SAID, scores([], [])).test is None
     unmeasured = judge(Claim("swd", "uniform", measure="critics/nothing"), scores([], []))
     assert unmeasured.why == "No task has finished runs of both that measured critics/nothing yet."

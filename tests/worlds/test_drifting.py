@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from gymnasium.utils.env_checker import check_env
 import neoteny
 from neoteny import envs
 from neoteny.agents.configs import TD3Config
+from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.settings.config import PlasticityConfig
 from neoteny.training.replaying import evaluate_run
@@ -160,3 +162,17 @@ def test_a_policy_alone_is_not_evaluated_in_a_world_that_changes(tmp_path: Path)
     run = neoteny.train(config, out=tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="a world that changes, and a policy does not say of which level it is"):
         evaluate_run(run, 1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "evaluated"), [("neoteny/DriftingPendulum-v0", False), ("Pendulum-v1", True)])
+def test_what_is_said_at_the_end_of_a_run_can_be_done(
+    env: str, evaluated: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--steps", "10", "--eval-every", "0", "--out", str(tmp_path / "run")]
+    assert main(["train", "td3", "--env", env, *flags]) == 0
+    said = capsys.readouterr().out.split("Done: ")[1]
+    commands = [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  neoteny ")]
+    assert [words[0] for words in commands] == ["inspect", "evaluate"][: 1 + evaluated]
+    for words in commands:
+        assert main([*words, *["--episodes", "1"] * (words[0] == "evaluate")]) == 0

@@ -1,7 +1,7 @@
 """The commands of ``neoteny``, one module each, whose ``main`` takes the words after it and returns an exit status.
 
 The module of a command is loaded only when it is asked for; a benchmark is a module of `neoteny.bench`,
-an experiment of the laboratory one of `neoteny.lab`.
+an experiment of the laboratory one of `neoteny.lab`, or a plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ BENCHMARKS = {
 }
 """Every benchmark, and what it measures."""
 
+PLANNED = {
+    "priming": "whether age-weighted replay gives back what 100,000 updates on 100 transitions take from TD3",
+    "drift": "what age-weighted replay gains in worlds that change, beside replays as young as it",
+    "minatar": "the same of Double DQN on MinAtar, one game and three in turn",
+}
+"""The experiments of the laboratory that are plans: ``neoteny lab priming`` is ``neoteny reproduce lab/priming``."""
+
 EXPERIMENTS = {
+    **PLANNED,
     "recovery": "which remedies bring back a network that was made dormant on purpose",
     "alarms": "how often each measure of plasticity is wrong, on healthy and on damaged runs: hours, or --scale quick",
     "regression": "what replay by age does to a network that fits a slowly changing function, without RL",
@@ -51,8 +59,8 @@ COMMANDS = {
 }
 """Every command, and what it does in a line. The command of one word is the module of its name here."""
 
-TRAINING = {"train", "resume", "sweep", "reproduce", "demo"}
+TRAINING = {"train", "resume", "sweep", "reproduce", "demo", *(f"lab {name}" for name in PLANNED)}
 """The commands that train: what they cannot print is dropped, and they go on. Others are of no use without it."""
 
-SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce"}
+SLOW_TO_LOAD = {"train", "resume", "evaluate", "sweep", "reproduce", *(f"lab {name}" for name in PLANNED)}
 """The commands that load JAX and simulators first, where Ctrl-C leaves at once. A run that has begun is saved."""

@@ -8,15 +8,16 @@ from pathlib import Path
 from neoteny.arguments import Parser
 from neoteny.commands.report import about, findings, named_runs
 from neoteny.errors import UsageError
-from neoteny.experiments.plan import Plan, load_plan, papers_plans, scales_of
+from neoteny.experiments.plan import Plan, instead, load_plan, papers_plans, scales_of
 from neoteny.experiments.planned import left_out
 from neoteny.experiments.work import is_done
 from neoteny.report import words
 from neoteny.report.verdict import Finding
 from neoteny.runs.files import write
 
-DESCRIPTION = """List every claim of the paper, of our controls and of the programme, and what the runs that are here
-say of it so far. With --page write what archived runs say as a page of Markdown instead, such as results/README.md."""
+DESCRIPTION = """List every claim of the paper, of our controls, of the programme and of the laboratory, and what the
+runs that are here say of it so far. With --page write what archived runs say as a page of Markdown instead, such as
+results/README.md."""
 PAGE = """# Results
 
 What the runs that are archived in this folder say of each claim. `neoteny claims --page results/README.md` writes this
@@ -61,10 +62,11 @@ def describe(places: Sequence[Path]) -> str:
             for finding in _known(plan, places)
         ]
         others = [text for plan in plans for text in left_out(plan.runs, places)]
-        said = (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *known, *others)
+        elsewhere = [f"at {scale} scale: {other}" for scale, other in instead(name).items()]
+        said = (f"paper: {plans[0].paper}", f"runs done: {', '.join(counts)}", *elsewhere, *known, *others)
         lines += [f"{'':<22}{text}" for text in said]
     where = " and ".join(map(str, places))
-    lines.append(f"\nOne command each: neoteny reproduce NAME [--scale laptop]. Runs are looked for in {where}.")
+    lines.append(f"\nOne command each: neoteny reproduce NAME [--scale laptop|quick]. Runs are looked for in {where}.")
     return "\n".join(lines)
 
 
@@ -73,6 +75,8 @@ def page(archives: Path) -> str:
     rows, silent = [], []
     for name in papers_plans():
         for scale in scales_of(name):
+            if scale == "quick":  # decides nothing
+                continue
             plan = load_plan(name, scale)
             plan_rows = list(_rows(plan, archives))
             rows += plan_rows
@@ -95,7 +99,7 @@ def _rows(plan: Plan, archives: Path) -> Iterator[str]:
             f"{words.percent(test.low)} to {words.percent(test.high)}" if test else "",
             f"{sum(finding.runs)} of {finding.planned}",
             plan.scale,
-            f"`neoteny reproduce {plan.name}{' --scale laptop' * (plan.scale == 'laptop')}`",
+            f"`neoteny reproduce {plan.name}{f' --scale {plan.scale}' * (plan.scale != 'full')}`",
         ]
         yield f"| {' | '.join(map(_cell, cells))} |"
 

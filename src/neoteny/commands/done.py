@@ -8,5 +8,9 @@ from pathlib import Path
 
 def print_done(directory: Path) -> None:
     """Say where a finished run is, and what can be done with it."""
+    from neoteny.training.replaying import can_be_evaluated  # with JAX, which a run has loaded
+
     run = shlex.quote(str(directory))
-    print(f"\nDone: {directory}\n  neoteny inspect {run}\n  neoteny evaluate {run}")
+    print(f"\nDone: {directory}\n  neoteny inspect {run}")
+    if can_be_evaluated(directory):
+        print(f"  neoteny evaluate {run}")

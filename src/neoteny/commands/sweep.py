@@ -39,8 +39,9 @@ docs/experiments.md shows how to write a plan.""",
     "reproduce": """Carry out the plan of one of the paper's claims, and write a report with a verdict on the claim.
 
 It takes the name of a plan; neoteny claims lists them, with what the paper reports of each. --scale laptop
-carries out a smaller version, and prints what it makes smaller. Ctrl-C saves every run, and the same command
-resumes them. The report is written under --out when all runs are done.
+carries out a smaller version, and prints what it makes smaller, or the plan of the laboratory that asks the same
+question. --scale quick takes minutes, shows that a plan runs, and decides nothing. Ctrl-C saves every run, and the
+same command resumes them. The report is written under --out when all runs are done.
 
   neoteny reproduce swd/fig2 --scale laptop --dry-run     list the runs, and estimate how long they take
   neoteny reproduce swd/fig2 --scale laptop               carry them out, and write the report""",
@@ -120,7 +121,7 @@ def _parser(prog: str) -> Parser:
         "--scale",
         choices=SCALES,
         default="full",
-        help="the plan as it stands, or with what its [laptop] part makes smaller (default: full)",
+        help="the plan as it stands, or with what its [laptop] or [quick] part makes smaller (default: full)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), help="the directory in which the runs are (default: runs)"
@@ -177,7 +178,7 @@ def _report(name: str, plan: Plan, options: argparse.Namespace) -> None:
     """The page, once every run is there; of a part of the plan, how to make it."""
     folder = options.out / "report" / f"{plan.name.replace('/', '-')}-{plan.scale}"
     if options.shard:
-        words = [str(options.out), "--plan", name, "--scale", plan.scale, "--out", str(folder)]
+        words = [str(options.out), "--plan", name, "--scale", options.scale, "--out", str(folder)]
         print(f"Once every part is done: neoteny report {shlex.join(words)}")
         return
     from neoteny.commands.report import report_plan
@@ -188,6 +189,12 @@ def _report(name: str, plan: Plan, options: argparse.Namespace) -> None:
 def describe(plan: Plan, out: Path, archived: Mapping[str, Path]) -> str:
     """A plan in a few lines."""
     lines = [f"{plan.name}, {plan.scale} scale: {plan.title}"]
+    if plan.instead_of:
+        lines.insert(
+            0,
+            f"{plan.instead_of} has no smaller scale of its own: {plan.name}, which asks its question, is carried out "
+            "instead.",
+        )
     if plan.paper:
         lines.append(f"  the paper: {plan.paper}")
     if plan.reduced:

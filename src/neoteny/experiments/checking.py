@@ -33,6 +33,8 @@ SHAPE: dict[str, Any] = {
     "claims": list[dict[str, Any]],
 }
 """What a plan may have."""
+SMALLER = ("laptop", "quick")
+"""The scales beside the full one: tables of what they replace, or the name of the plan that is carried out instead."""
 _REQUIRED = ("title", "agent", "environments", "steps", "seeds", "methods")
 _NEEDED = {"title": "say in a few words what the plan asks", "methods": "it must hold at least one"}
 _ELSEWHERE = {"env": "environments", "seed": "seeds", "total_timesteps": "steps"}
@@ -44,10 +46,12 @@ _IN_A_PLAN = {"replay_arg": dict[str, Any] | tuple[str, ...]}
 def shaped(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """`data` with every key that a plan's file has at its top holding the kind of value that it should."""
     check_plain(data, source)
-    around = {**SHAPE, "includes": tuple[str, ...], "laptop": dict[str, Any]}
+    named = [scale for scale in SMALLER if isinstance(data.get(scale), str)]
+    around = {**SHAPE, "includes": tuple[str, ...]} | {scale: dict[str, Any] for scale in SMALLER if scale not in named}
     table = _table(data, around, (), source)
-    if "laptop" in table:
-        table["laptop"] = _table(table["laptop"], {**SHAPE, "reduced": str}, ("laptop",), source)
+    for scale in SMALLER:
+        if scale in table and scale not in named:
+            table[scale] = _table(table[scale], {**SHAPE, "reduced": str}, (scale,), source)
     return table
 
 
@@ -56,7 +60,7 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
     if unknown := [key for key in data if key not in SHAPE]:
         raise source.wrong(
             unknown[:1],
-            f"it has {few(unknown)}, which no plan has: it may have {', '.join((*SHAPE, 'laptop'))}"
+            f"it has {few(unknown)}, which no plan has: it may have {', '.join((*SHAPE, *SMALLER))}"
             f"{did_you_mean(unknown[0], SHAPE)}",
         )
     if missing := [key for key in _REQUIRED if key not in data]:
@@ -113,7 +117,8 @@ def checked(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
 
 def checked_includes(data: dict[str, Any], source: Source) -> dict[str, Any]:
     """What a plan says that includes others, or an error."""
-    if unknown := [key for key in data if key not in ("title", "paper", "includes", "claims")]:
+    named = [scale for scale in SMALLER if isinstance(data.get(scale), str)]
+    if unknown := [key for key in data if key not in ("title", "paper", "includes", "claims", *named)]:
         raise source.wrong(
             unknown[:1],
             "it includes other plans, so it has only a title, claims and what the paper says beside them; it also has "

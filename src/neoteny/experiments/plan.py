@@ -13,28 +13,34 @@ from pathlib import Path
 from typing import Any
 
 from neoteny.errors import UsageError
-from neoteny.experiments.checking import check_config, checked, checked_includes, in_a_plans_words, shaped, where
-from neoteny.experiments.limits import MOST_RUNS, few
+from neoteny.experiments.checking import (
+    SMALLER,
+    check_config,
+    checked,
+    checked_includes,
+    in_a_plans_words,
+    shaped,
+    where,
+)
+from neoteny.experiments.claiming import claims_of
+from neoteny.experiments.configuring import config_of, in_a_name
+from neoteny.experiments.limits import MOST_RUNS
 from neoteny.experiments.reading import read
 from neoteny.experiments.reduced import differences
 from neoteny.experiments.source import Keys, Source
-from neoteny.remedies.registry import NAMED_BY, from_settings
-from neoteny.remedies.registry import settings as remedy_settings
-from neoteny.report.about import NOT_THE_PAPERS
-from neoteny.report.suites import SUITES, by_suite
+from neoteny.report.suites import by_suite
 from neoteny.report.verdict import Claim
 from neoteny.settings.config import TrainConfig
-from neoteny.settings.presets import complete, start_from
 from neoteny.settings.types import shown
 from neoteny.wording import did_you_mean
 
-SCALES = ("full", "laptop")
-FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme"}
+SCALES = ("full", *SMALLER)
+FOLDERS = {"swd": "paper", "controls": "controls", "programme": "programme", "lab": "lab"}
 """Where our own plans are, by the first half of their names."""
 DEEPEST = 5
 """Plans that may include each other in a row."""
-SILENT = "says nothing of the paper"
-"""What `reduced` says of a plan that no verdict may come from."""
+SILENT = "it decides nothing"
+"""What `reduced` says of the quick scale, from which no verdict comes."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,13 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     claims: tuple[Claim, ...] | None = None
     """What is compared with what; if not given, every method with uniform replay."""
+    instead_of: str = ""
+    """The plan whose smaller scale this plan is; empty if it was asked for by its own name."""
 
     @property
     def speaks(self) -> bool:
-        """Whether it can say anything of the paper: some are so reduced that they only show that it runs."""
-        return SILENT not in self.reduced
+        """Whether verdicts come from it: the quick scale only shows that it runs."""
+        return self.scale != "quick"
 
     def shard(self, index: int, count: int) -> Plan:
         """The index-th of `count` parts, counted from 1; parts take runs in turn."""
@@ -93,14 +101,42 @@ def _order(path: Path) -> tuple[str, int]:
 
 
 def scales_of(name: str) -> tuple[str, ...]:
-    """The scales that a plan of ours has: full, and laptop if it says what that changes."""
+    """The scales that a plan of ours has itself: full, and those for which it says what they change."""
+    known = papers_plans()
+    data = tomllib.loads(known[name].read_text())
+    parts = [scales_of(part) for part in data.get("includes", ()) if part in known]
+    own = {scale for scale in SMALLER if isinstance(data.get(scale), dict)}
+    return tuple(
+        scale for scale in SCALES if scale in ("full", *own) or (parts and all(scale in part for part in parts))
+    )
+
+
+def instead(name: str) -> dict[str, str]:
+    """The plans that are carried out instead of smaller scales of a plan of ours, by the scale."""
     data = tomllib.loads(papers_plans()[name].read_text())
-    return SCALES if "laptop" in data or "includes" in data else SCALES[:1]
+    return {scale: data[scale] for scale in SMALLER if isinstance(data.get(scale), str)}
 
 
 def load_plan(name: str, scale: str = "full") -> Plan:
-    """The plan in a file, or one of ours by its name, such as swd/fig2. It is checked whole, at every scale it has."""
-    return _load(name, find(name), scale, (), {})
+    """The plan in a file, or one of ours by its name, such as swd/fig2. It is checked whole, at every scale it has.
+
+    A plan may name another one for a smaller scale, as swd/fig3 names lab/minatar: that one is then returned.
+    """
+    path = find(name)
+    data, text = read(path, name)
+    if scale in SMALLER and isinstance(other := data.get(scale), str):
+        plan = _load(other, _named(other, scale, Source(name, text)), "full", (), {})
+        return dataclasses.replace(plan, instead_of=name)
+    return _load(name, path, scale, (), {})
+
+
+def _named(other: str, scale: str, source: Source) -> Path:
+    """The file of the plan that `source` names for a smaller scale."""
+    try:
+        return find(other)
+    except UsageError as error:
+        said = f"{scale} must be a table of what it changes, or name a plan that is there, got {shown(other)}"
+        raise source.wrong((scale,), f"{said}{did_you_mean(other, papers_plans())}") from error
 
 
 def find(name: str) -> Path:
@@ -126,6 +162,13 @@ def _load(name: str, path: Path, scale: str, above: tuple[Path, ...], loaded: di
     data, text = read(path, name)
     source = Source(name, text, scale)
     name = name if name in papers_plans() else path.stem
+    for each in SMALLER:
+        if isinstance(other := data.get(each), str):
+            _named(other, each, source)
+            if each == scale:
+                raise UsageError(
+                    f"{name} has no {scale} scale of its own to include: run {other}, or the whole at --scale full"
+                )
     if "includes" not in data:
         return make_plan(name, data, scale, source)
     data = checked_includes(shaped(data, source), source)
@@ -150,7 +193,7 @@ def _load(name: str, path: Path, scale: str, above: tuple[Path, ...], loaded: di
     if len(parts) > 1:
         reduced = "; ".join(f"{part.name}: {part.reduced}" for part in parts if part.reduced)
     runs = _joined(parts, source)
-    claims = _claims(data, runs, source)
+    claims = claims_of(data, (run.method for run in runs), source)
     if claims is None:
         claims = tuple(dict.fromkeys(claim for part in parts for claim in _included(part, data.get("paper", ""))))
     return Plan(name, data["title"], scale, data.get("paper", ""), reduced, runs, claims)
@@ -182,21 +225,31 @@ def make_plan(name: str, data: Mapping[str, Any], scale: str = "full", source: S
         raise UsageError(f"--scale is one of {', '.join(SCALES)}, got {scale!r}")
     source = source or Source(f"plan {name}", scale=scale)
     data = shaped(data, source)
-    laptop = dict(data.pop("laptop", {}))
-    means = laptop.pop("reduced", "")
-    said = {"full": data}
-    if laptop:
-        said["laptop"] = {**data, **laptop, "settings": {**data.get("settings", {}), **laptop.get("settings", {})}}
-    plans = {
-        each: _at_one_scale(name, each, content, dataclasses.replace(source, scale=each))
-        for each, content in said.items()
-    }
+    smaller = {each: data.pop(each) for each in SMALLER if each in data}
+    plans = {"full": _at_one_scale(name, "full", data, dataclasses.replace(source, scale="full"))}
+    for each, part in smaller.items():
+        if not isinstance(part, str):
+            plans[each] = _reduced(plans["full"], data, part, dataclasses.replace(source, scale=each))
     if scale not in plans:
-        raise source.wrong((), f"plan {name} has no [laptop] part: run it at its full scale, --scale full")
-    if scale == "full":
-        return plans["full"]
-    reduced = [words for words in (differences(plans["full"].runs, plans["laptop"].runs), means) if words]
-    return dataclasses.replace(plans["laptop"], reduced="; ".join(reduced))
+        raise source.wrong((), f"plan {name} has no [{scale}] part: {_what_there_is(name, list(plans))}")
+    return plans[scale]
+
+
+def _reduced(full: Plan, data: Mapping[str, Any], part: Mapping[str, Any], source: Source) -> Plan:
+    """A plan at a smaller scale, with what it reduces in words. part: what the scale replaces."""
+    part = dict(part)
+    means = part.pop("reduced", "")
+    settings = {**data.get("settings", {}), **part.get("settings", {})}
+    plan = _at_one_scale(full.name, source.scale, {**data, **part, "settings": settings}, source)
+    said = (differences(full.runs, plan.runs), means, SILENT * (not plan.speaks))
+    return dataclasses.replace(plan, reduced="; ".join(words for words in said if words))
+
+
+def _what_there_is(name: str, scales: Sequence[str]) -> str:
+    """What can be carried out where a plan lacks a scale."""
+    lab = [known for known in papers_plans() if known.startswith("lab/")]
+    small = f"; the laboratory's plans are made for a laptop: {', '.join(lab)}" if name.startswith("swd/") else ""
+    return f"run it at its {' or '.join(scales)} scale, {' or '.join(f'--scale {scale}' for scale in scales)}{small}"
 
 
 def _at_one_scale(name: str, scale: str, data: Mapping[str, Any], source: Source) -> Plan:
@@ -210,39 +263,15 @@ def _at_one_scale(name: str, scale: str, data: Mapping[str, Any], source: Source
         same[run.directory] = run.method
     if len({(run.method, run.config.env, run.config.seed) for run in runs}) < len(runs):
         raise source.wrong(("grid",), "two methods have the same name with the grid's values: name them differently")
-    return Plan(name, data["title"], scale, data.get("paper", ""), "", runs, _claims(data, runs, source))
-
-
-def _claims(data: Mapping[str, Any], runs: tuple[PlannedRun, ...], source: Source) -> tuple[Claim, ...] | None:
-    """What a file claims; None if it leaves that open."""
-    if "claims" not in data:
-        return None
-    said = data.get("paper", "")
-    said = "" if said.startswith(NOT_THE_PAPERS) else said
-    methods = dict.fromkeys(run.method for run in runs)
-    claims = []
-    for index, fields in enumerate(data["claims"]):
-        keys = ("claims", index)
-        try:
-            claim = Claim(**{"paper": said, **fields})
-        except TypeError as error:
-            names = ", ".join(field.name for field in dataclasses.fields(Claim))
-            raise source.wrong(
-                keys, f"a claim has method and baseline, and may have {names}: this one has {few(fields) or 'nothing'}"
-            ) from error
-        for key in ("method", "baseline"):
-            if (method := getattr(claim, key)) not in methods:
-                raise source.wrong(
-                    (*keys, key), f"it claims something of {shown(method)}; its methods are {few(methods)}"
-                )
-        if claim.method == claim.baseline:
-            raise source.wrong(keys, f"it compares {shown(claim.method)} with itself: name another baseline")
-        if claim.suite not in ("", *SUITES):
-            raise source.wrong(
-                (*keys, "suite"), f"a claim's suite is one of {', '.join(SUITES)}, got {shown(claim.suite)}"
-            )
-        claims.append(claim)
-    return tuple(claims)
+    return Plan(
+        name,
+        data["title"],
+        scale,
+        data.get("paper", ""),
+        "",
+        runs,
+        claims_of(data, (run.method for run in runs), source),
+    )
 
 
 def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
@@ -252,7 +281,7 @@ def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
     for seed, env, (method, own), point in itertools.product(
         data["seeds"], data["environments"], data["methods"].items(), points
     ):
-        label = ", ".join([method, *(f"{key} {_shown(value)}" for key, value in point.items())])
+        label = ", ".join([method, *(f"{key} {in_a_name(value)}" for key, value in point.items())])
         try:
             settings = {"preset": data.get("preset", "swd-paper"), **common, **own, **point}
             config = config_of(data["agent"], settings.pop("preset"), env, seed, data["steps"], settings)
@@ -266,30 +295,3 @@ def _expand(data: Mapping[str, Any], source: Source) -> Iterator[PlannedRun]:
             which = f" (method {label})" if keys[0] == "methods" else ""
             raise source.wrong(keys, in_a_plans_words(str(error)) + which) from error
         yield PlannedRun(label, config, source)
-
-
-def _shown(value: Any) -> str:
-    """A value of the grid in the name of a method."""
-    if isinstance(value, tuple):
-        return " ".join(map(_shown, value))
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return str(value)
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)  # 1,234,567 and 1,234,568 must not share a name
-
-
-def config_of(agent: str, preset: str, env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> TrainConfig:
-    """A run's configuration from flat settings, named as the flags of ``neoteny train`` are, with _ for -."""
-    start = start_from(agent, preset, env, steps)
-    parts: dict[str, Any] = {name: getattr(start, name) for name in ("agent", "replay", "plasticity")}
-    homes = {field.name: part for part, value in parts.items() for field in dataclasses.fields(value)}
-    changes: dict[str, dict[str, Any]] = {part: {} for part in (*parts, "")}
-    numbers = {key: value for key, value in settings.items() if key in remedy_settings()}
-    for key, value in settings.items():
-        if key not in numbers and key not in NAMED_BY:
-            changes[homes.get(key, "")][key] = value
-    new_parts = {part: dataclasses.replace(value, **changes[part]) for part, value in parts.items()}
-    named = [name for key in NAMED_BY for name in settings.get(key, ())]
-    new_parts["remedies"] = from_settings(named or [remedy.name for remedy in start.remedies], numbers)
-    # One maths thread each, as a sweep runs one process on each core; it is part of the result.
-    return complete(dataclasses.replace(start, seed=seed, **{"threads": 1, **changes[""]}, **new_parts), preset)

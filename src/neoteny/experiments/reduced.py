@@ -1,4 +1,4 @@
-"""What a plan's laptop part changes, in words: found by comparing every setting of its runs."""
+"""What a smaller scale of a plan changes, in words: found by comparing every setting of its runs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FEW = 3
 NAMES = {"total_timesteps": "steps"}
 
 
-def differences(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> str:
-    """Everything in which the runs of the laptop part differ from those of the whole plan."""
-    return ", ".join([*_apart(full, laptop), *_settings(full, laptop)])
+def differences(full: Sequence[PlannedRun], smaller: Sequence[PlannedRun]) -> str:
+    """Everything in which the runs of a smaller scale differ from those of the whole plan."""
+    return ", ".join([*_apart(full, smaller), *_settings(full, smaller)])
 
 
-def _apart(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
+def _apart(full: Sequence[PlannedRun], smaller: Sequence[PlannedRun]) -> Iterator[str]:
     """Tasks, seeds and methods."""
-    tasks, fewer_tasks = (list(dict.fromkeys(run.config.env for run in runs)) for runs in (full, laptop))
+    tasks, fewer_tasks = (list(dict.fromkeys(run.config.env for run in runs)) for runs in (full, smaller))
     if tasks != fewer_tasks:
         yield f"{', '.join(fewer_tasks)} instead of {', '.join(tasks) if len(tasks) < 3 else f'{len(tasks)} tasks'}"
-    seeds, fewer_seeds = (len({run.config.seed for run in runs}) for runs in (full, laptop))
+    seeds, fewer_seeds = (len({run.config.seed for run in runs}) for runs in (full, smaller))
     if seeds != fewer_seeds:
         yield f"{fewer_seeds} seed{'s' * (fewer_seeds != 1)} instead of {seeds}"
-    methods, kept = ({run.method: None for run in runs} for runs in (full, laptop))
+    methods, kept = ({run.method: None for run in runs} for runs in (full, smaller))
     missing = [method for method in methods if method not in kept]
     if len(missing) > FEW:
         yield f"{len(kept)} method{'s' * (len(kept) != 1)} instead of {len(methods)}"
@@ -38,8 +38,8 @@ def _apart(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator
         yield f"no method {_listed(missing)}"
 
 
-def _settings(full: Sequence[PlannedRun], laptop: Sequence[PlannedRun]) -> Iterator[str]:
-    before, after = _values(full), _values(laptop)
+def _settings(full: Sequence[PlannedRun], smaller: Sequence[PlannedRun]) -> Iterator[str]:
+    before, after = _values(full), _values(smaller)
     for key in dict.fromkeys([*before, *after]):
         old, now = before.get(key, []), after.get(key, [])
         name = NAMES.get(key, key.replace("_", " "))

@@ -27,7 +27,7 @@ class Source:
     scale: str = "full"
 
     def wrong(self, keys: Keys, sentence: str) -> UsageError:
-        """The error that says `sentence` of the value at `keys`, with its line; at laptop scale [laptop] goes first."""
+        """The error that says `sentence` of the value at `keys`, with its line; the part of its scale goes first."""
         for way in ((self.scale, *keys), tuple(keys)):
             line = line_of(self.text, way)
             if keys and line is not None:

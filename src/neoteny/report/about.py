@@ -17,12 +17,12 @@ class About:
     name: str = ""
     """Of the plan; empty if there is none."""
     scale: str = ""
-    """full or laptop; empty for runs of a user's own, which have no other scale to be told from."""
+    """full, laptop or quick; empty for runs of a user's own, which have no other scale to be told from."""
     paper: str = ""
     """What the paper says of this; empty if the runs have nothing to do with it."""
     reduced: str = ""
     speaks: bool = True
-    """Whether these runs can say anything of the paper."""
+    """Whether these runs can decide anything."""
     planned: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many runs each method should have on each task."""
     note: str = ""

@@ -23,6 +23,8 @@ LAST = 0.1
 """A run's score is its mean return over this last share of its evaluations,"""
 AT_LEAST = 3
 """and over at least so many of them."""
+MEAN = "mean_return"
+"""The measure that is the mean of all evaluations of a run; in a world that changes the last ones are of one level."""
 LARGEST = 1e100
 """A return beyond it counts as infinite: sums of squares of such returns overflow."""
 
@@ -65,10 +67,14 @@ class Record:
         return int((~finite(self.returns)).sum())
 
     def late(self, measure: str = "score") -> float | None:
-        """The score of a finished run, or its late value of another measure; NaN if that is not finite, None if it has
-        none."""
-        values = self.returns if measure == "score" else self.series.get(measure, ((), ()))[1]
-        return late(np.asarray(values)) if self.done and len(values) else None
+        """The score of a finished run, its mean return, or its late value of another measure; NaN if that is not
+        finite, None if it has none."""
+        values = np.asarray(self.returns if measure in ("score", MEAN) else self.series.get(measure, ((), ()))[1])
+        if not (self.done and len(values)):
+            return None
+        if measure == MEAN:
+            return float(np.mean(values)) if finite(values).all() else math.nan
+        return late(values)
 
 
 def finite(values: np.ndarray) -> np.ndarray:

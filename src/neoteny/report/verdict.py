@@ -25,9 +25,9 @@ class Claim:
     effect: float | None = None
     """The paper's gain, as a share of the baseline's mean; None where it gives none."""
     measure: str = "score"
-    """What is compared: a run's score, or late in training a measure of plasticity, as batch/network/measure (on the
-    training batch), probe/network/measure (on the fixed probe batch), or network/measure: on the training batch, or on
-    the probe batch if it is measured only there."""
+    """What is compared: a run's score; the mean of all its evaluations, as mean_return; or late in training a measure
+    of plasticity, as batch/network/measure (on the training batch), probe/network/measure (on the fixed probe batch),
+    or network/measure: on the training batch, or on the probe batch if it is measured only there."""
     lower: bool = False
     """Whether less of it is better."""
     paper: str = ""
@@ -64,7 +64,7 @@ def judge(
 ) -> Finding:
     """The verdict on a claim, from the scores of finished runs.
 
-    speaks: whether these runs can say anything of the paper at all. planned: how many runs each method should have on
+    speaks: whether these runs can decide anything at all. planned: how many runs each method should have on
     each task. left_out: finished runs whose score is not finite. Without them the numbers favour their method, since
     they most likely diverged, so there is no verdict on it.
     """
@@ -76,7 +76,7 @@ def judge(
         for (method, task), count in (planned or {}).items()
         if method in (claim.method, claim.baseline) and claim.suite in ("", suite_of(task))
     )
-    undecided = "undecided" if speaks or not claim.paper else "no verdict"
+    undecided = "undecided" if speaks else "no verdict"
     if not tasks:
         measured = "" if claim.measure == "score" else f" that measured {claim.measure}"
         if names:
@@ -88,7 +88,7 @@ def judge(
     sign = -1 if claim.lower else 1
     test = permutation_test([sign * a[task] for task in tasks], [sign * b[task] for task in tasks])
     if undecided == "no verdict":
-        outcome, why = undecided, "At this scale the runs say nothing of the paper."
+        outcome, why = undecided, "At this scale the runs decide nothing."
     elif names:
         outcome, why = "no verdict", "A run that diverged counts against its method, and no number says by how much."
     elif sum(runs) < wanted:

@@ -6,7 +6,7 @@ import math
 
 from neoteny.report.about import About
 from neoteny.report.permutation import LEVEL, PERMUTATIONS
-from neoteny.report.scores import AT_LEAST, LARGEST, LAST
+from neoteny.report.scores import AT_LEAST, LARGEST, LAST, MEAN
 from neoteny.report.statistics import REPS
 from neoteny.report.verdict import FEWEST, Finding
 from neoteny.wording import counted
@@ -58,6 +58,8 @@ def comparison(finding: Finding) -> str:
 def _measure(name: str, lower: bool) -> str:
     """What is measured and on which batch; nothing for the score."""
     where, _, rest = name.partition("/")
+    if name == MEAN:
+        return ", mean of all evaluations"
     if not rest:
         return ""
     batch = f"{rest} on the {BATCHES[where]}" if where in BATCHES else name

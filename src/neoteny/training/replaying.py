@@ -38,6 +38,17 @@ def evaluate_run(directory: Path, episodes: int, seed: int) -> list[float]:
         vector_env.close()
 
 
+def can_be_evaluated(directory: Path) -> bool:
+    """Whether `evaluate_run` takes a run: not if its world changes, or if only its maker can make its environment."""
+    try:
+        config = _own_environment(directory)
+        options = envs.EnvOptions(sticky=config.sticky, action_repeat=config.action_repeat, evaluation=True)
+        _made(directory, config, 1, options).close()
+    except UsageError:
+        return False
+    return True
+
+
 def _check_same_problem(directory: Path, saved: Problem, here: Problem) -> None:
     """Refuse to play a policy where observations or actions are not those that it was trained with."""
     for name in ("obs_shape", "pixels", "num_actions", "action_low", "action_high"):

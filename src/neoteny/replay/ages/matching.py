@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +53,9 @@ _NUMBERS: dict[type, tuple[str, Callable[[int], Floats]]] = {
 With a floor the strength falls again at the far end, where all is floor: the weaker of two numbers is the one meant."""
 
 
-def match(schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: int, num_envs: int = 1) -> Any:
+def match(
+    schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: int | Sequence[int], num_envs: int = 1
+) -> Any:
     """Return `schedule` with its one number changed so that it is as strong as `like` in a full buffer.
 
     The number is T of linear, exponential and polynomial schedules (or their fraction of what is stored), the rate of
@@ -66,7 +68,7 @@ def match(schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: 
         like: the schedule to match, of ours or of your own.
         by: the mean age of what is drawn, how much more often than under uniform replay the newest is drawn, or the
             effective sample size.
-        capacity: transitions in the buffer.
+        capacity: transitions in the buffer. Several: on average over these, such as the sizes of a buffer that grows.
         num_envs: environments that filled it.
 
     Returns:
@@ -90,29 +92,41 @@ def match(schedule: Schedule, *, like: Schedule, by: By = "mean_age", capacity: 
     field, values_for = _NUMBERS[type(schedule)]
     if isinstance(schedule, LinearDecay) and schedule.uses:
         field, values_for = "decay_fraction", lambda size: _spaced(1e6, 2.0 / size)
-    aim = getattr(describe(like, capacity=capacity, num_envs=num_envs), by)
+    sizes = np.atleast_1d(capacity).tolist()
+    if not sizes:
+        raise ValueError("capacity must be a number of transitions, or several, got an empty list")
+
+    def strength(one: Schedule) -> float:
+        return float(np.mean([getattr(describe(one, capacity=size, num_envs=num_envs), by) for size in sizes]))
+
+    aim = strength(like)
 
     def changed(value: float) -> Any:
         return dataclasses.replace(schedule, **{field: float(value)})  # type: ignore[type-var]
 
     def beyond(value: float) -> float:
-        return getattr(describe(changed(value), capacity=capacity, num_envs=num_envs), by) / aim - 1.0
+        return strength(changed(value)) / aim - 1.0
 
     own = getattr(like, field, None) if type(like) is type(schedule) else None
     if isinstance(own, (int, float)) and abs(beyond(own)) < _CLOSE:
         return changed(own)
     weak, over = math.nan, math.nan
     reached = []
-    for strong in values_for(capacity):
+    for strong in values_for(max(sizes)):
         now = beyond(strong)
         reached.append((1.0 + now) * aim)
         if now == 0.0 or now * over < 0.0:
             return changed(_between(beyond, weak, strong, over, now))
         weak, over = strong, now
     raise ValueError(
-        f"{type(schedule).__name__} in a buffer of {capacity:,} has a {by} from {min(reached):g} to {max(reached):g}, "
-        f"and {like} has {aim:g}"
+        f"{type(schedule).__name__} in a buffer of {_listed(sizes)} has a {by} from {min(reached):g} to "
+        f"{max(reached):g}, and {like} has {aim:g}"
     )
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    """One size, or the range of several."""
+    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{min(sizes):,} to {max(sizes):,}"
 
 
 def _between(beyond: Callable[[float], float], low: float, high: float, at_low: float, at_high: float) -> float:
