@@ -24,9 +24,9 @@ from neoteny.runs.run import Run
 from neoteny.runs.session import Session, state_of
 from neoteny.settings.config import TrainConfig
 from neoteny.training.dispatching import dispatch_updates
-from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
 from neoteny.training.guards import NotFinite, drop, finite, stop_if_halted
 from neoteny.training.observing import observe
+from neoteny.training.playing import ATARI_EPSILON, finished, play
 from neoteny.training.priming import is_collecting, is_due, next_count
 from neoteny.training.progress import Progress
 from neoteny.training.settling import settle
@@ -247,10 +247,11 @@ def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop
         return np.asarray(setup.evaluation(params, obs if setup.problem.pixels else obs.astype(np.float32)))
 
     try:
-        returns = evaluate(policy, setup.evaluation_envs, config.seed, session.step, epsilon)
+        played = play(policy, setup.evaluation_envs, config.seed, session.step, epsilon)
     except _Abandoned:
         return  # it is still due, and a resumed run begins with it
     session.evaluated = session.step
+    returns = [episode.value for episode in played]
     run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
     progress.evaluated(session.step, returns)
     try:
