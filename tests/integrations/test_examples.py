@@ -32,7 +32,7 @@ def test_torchrls_sac_learns_pendulum() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("decay_steps", [None, 5_000])
 def test_sb3s_dqn_learns_cart_pole_with_priorities(decay_steps: int | None) -> None:
-    assert example("sb3_per").main(decay_steps=decay_steps) > 150
+    assert example("sb3_per").main(decay_steps=decay_steps) > 100
 
 
 @pytest.mark.slow

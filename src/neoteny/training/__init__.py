@@ -14,12 +14,15 @@ from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 
 if TYPE_CHECKING:
     from neoteny.runs.policy import load_policy
+    from neoteny.training.callbacks import Callback, Moment
     from neoteny.training.evaluation import Evaluation, evaluate
     from neoteny.training.start import resume, train
 
 __all__ = [
+    "Callback",
     "DDQNConfig",
     "Evaluation",
+    "Moment",
     "PlasticityConfig",
     "ReplayConfig",
     "SACConfig",
@@ -35,7 +38,9 @@ if not TYPE_CHECKING:  # these bring JAX with them: loaded when first used
     __getattr__ = lazily(
         __name__,
         {
+            "Callback": "neoteny.training.callbacks",
             "Evaluation": "neoteny.training.evaluation",
+            "Moment": "neoteny.training.callbacks",
             "evaluate": "neoteny.training.evaluation",
             "load_policy": "neoteny.runs.policy",
             "resume": "neoteny.training.start",

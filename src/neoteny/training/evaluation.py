@@ -84,6 +84,7 @@ def evaluate(
     seed: int = 0,
     video: bool | str | Path = False,
     network: Any = None,
+    best: bool = False,
 ) -> Evaluation:
     """Play whole episodes without exploration, and return what they gave.
 
@@ -97,13 +98,14 @@ def evaluate(
         video: whether to film one more episode, and where to: True writes video.mp4 into the run's directory. An
             environment of your own must have been made with render_mode="rgb_array".
         network: the Flax module, if the run was trained with one of your own.
+        best: of a run, the policy of the evaluation with the largest mean return, instead of the last one.
     """
     if episodes < 1:
         raise UsageError(f"--episodes must be >= 1, got {episodes}")
     check_seed(seed)
     if video:
         os.environ.setdefault("MUJOCO_GL", "egl")  # before anything that renders is imported
-    policy, config, path = _the_policy(run_or_policy, env, network, video)
+    policy, config, path = _the_policy(run_or_policy, env, network, video, best)
     place = _Place(config, env)
     # An hour of episodes should not end in an error that could have come first: filming starts before they are played.
     started = start_filming(lambda: place.make(1, render=True), place.name, seed) if path else None
@@ -164,7 +166,7 @@ class _Place:
 
 
 def _the_policy(
-    source: Any, env: Any, network: Any, video: bool | str | Path
+    source: Any, env: Any, network: Any, video: bool | str | Path, best: bool
 ) -> tuple[_Policy, TrainConfig | None, Path | None]:
     """The policy, the configuration of its run, and where the video goes."""
     if not (env is None or isinstance(env, (str, gym.Env)) or callable(env)):
@@ -178,9 +180,9 @@ def _the_policy(
                 "as env= of neoteny.evaluate, or --env if it is registered"
             )
         path = _video_path(video, directory)
-        if said := policy_file.caution(directory):
+        if not best and (said := policy_file.caution(directory)):
             warnings.warn(said, stacklevel=3)
-        act, problem = load_with_problem(directory, network)
+        act, problem = load_with_problem(directory, network, best=best)
         return _Policy(act, problem, str(directory / "policy")), config, path
     if not callable(source):
         raise UsageError(f"evaluate takes a run's directory or a policy, which is a function, got {source!r}")
@@ -188,6 +190,8 @@ def _the_policy(
         raise UsageError("a policy does not say where to play: give env, such as env='Pendulum-v1'")
     if network is not None:
         raise UsageError("network is for a run that was trained with one, and this is a policy: leave it out")
+    if best:
+        raise UsageError("best is for a run, and this is a policy: leave it out")
     if video is True:
         raise UsageError("video=True writes into a run's directory, and this is a policy: give a path, such as 'a.mp4'")
     return _Policy(source, None, "the policy"), None, _video_path(video, None)
