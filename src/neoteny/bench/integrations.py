@@ -114,9 +114,9 @@ def sb3_prioritised(size: int, aged: bool) -> tuple[Case, Case]:
     decay_steps = min(DECAY_STEPS, size) if aged else None
     prioritised = PrioritizedReplayBuffer.from_buffer(uniform, decay_steps=decay_steps)
     rng = np.random.default_rng(0)
-    for _ in range(4):  # priorities that differ
-        prioritised.sample(size)
-        prioritised.update_priorities(rng.exponential(size=size))
+    for count in _chunks(size):  # priorities that differ
+        prioritised.sample(count)
+        prioritised.update_priorities(rng.exponential(size=count))
     errors = cycle(rng.exponential(size=(1024, BATCH)))
 
     def case() -> None:
