@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # so that a type checker and an editor know them
     from neoteny.report.scores import load_runs
     from neoteny.runs.policy import load_policy
     from neoteny.settings.config import TrainConfig
+    from neoteny.training.evaluation import evaluate
     from neoteny.training.start import resume, train
 
 __version__ = "0.1.0"
@@ -68,6 +69,7 @@ __all__ = [
     "Window",
     "__version__",
     "describe",
+    "evaluate",
     "load_policy",
     "load_runs",
     "match",
@@ -82,6 +84,7 @@ if not TYPE_CHECKING:  # these bring JAX and more with them: loaded when first u
         __name__,
         {
             "TrainConfig": "neoteny.settings.config",
+            "evaluate": "neoteny.training.evaluation",
             "load_policy": "neoteny.runs.policy",
             "load_runs": "neoteny.report.scores",
             "resume": "neoteny.training.start",

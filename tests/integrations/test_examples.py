@@ -30,6 +30,12 @@ def test_torchrls_sac_learns_pendulum() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("decay_steps", [None, 5_000])
+def test_sb3s_dqn_learns_cart_pole_with_priorities(decay_steps: int | None) -> None:
+    assert example("sb3_per").main(decay_steps=decay_steps) > 100
+
+
+@pytest.mark.slow
 def test_a_flashbax_dqn_learns_cart_pole() -> None:
     lengths = example("flashbax_dqn").main()
     assert lengths[0] < 30

@@ -12,7 +12,7 @@ import neoteny
 from neoteny.agents.configs import TD3Config
 from neoteny.runs.records import read_metrics
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
-from neoteny.training.evaluate import described
+from neoteny.training.playing import described
 from neoteny.training.progress import Progress
 
 

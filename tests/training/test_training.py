@@ -27,7 +27,6 @@ from neoteny.runs.records import read_config, read_metrics
 from neoteny.runs.run import Run
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.training import setup
-from neoteny.training.replaying import evaluate_run
 
 TINY = TD3Config((16,), batch_size=16, learning_starts=100)
 REPLAY = ReplayConfig("swd", decay_steps=200, capacity=1_000)
@@ -245,7 +244,7 @@ def test_a_users_network_environment_and_schedule(tmp_path: Path, monkeypatch: A
     with pytest.raises(UsageError, match="was trained with a network of your own"):
         neoteny.load_policy(run)
     with pytest.raises(UsageError, match="an environment made by make_env"):
-        evaluate_run(run, 1, 0)
+        neoteny.evaluate(run, network=Trunk())
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def test_what_a_video_needs_is_named_before_anything_is_played(
 ) -> None:
     run = neoteny.train(tiny("Pendulum-v1"), out=tmp_path / "run", quiet=True)
     monkeypatch.setitem(sys.modules, "pygame", None)
-    monkeypatch.setattr("neoteny.training.replaying.evaluate_run", lambda *_: pytest.fail("it was played"))
+    monkeypatch.setattr("neoteny.training.evaluation.play", lambda *_: pytest.fail("it was played"))
     assert main(["evaluate", str(run), "--video"]) == 2
     said = capsys.readouterr().err
     assert "--video cannot render Pendulum-v1: pygame is not installed" in said

@@ -18,7 +18,6 @@ from neoteny.agents.configs import TD3Config
 from neoteny.cli import main
 from neoteny.errors import UsageError
 from neoteny.settings.config import PlasticityConfig
-from neoteny.training.replaying import evaluate_run
 
 OFFSETS = "CartPole Acrobot Pendulum".split()
 CONSTANTS = {
@@ -161,7 +160,7 @@ def test_a_policy_alone_is_not_evaluated_in_a_world_that_changes(tmp_path: Path)
     config = neoteny.TrainConfig("neoteny/DriftingPendulum-v0", total_timesteps=10, eval_every=0)
     run = neoteny.train(config, out=tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="a world that changes, and a policy does not say of which level it is"):
-        evaluate_run(run, 1, 0)
+        neoteny.evaluate(run, episodes=1)
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""``neoteny bench integrations``: what a framework's own sample costs with our draws, over its uniform sample."""
+"""``neoteny bench integrations``: what a framework's own sample costs with our draws, over its uniform sample.
+
+Of prioritised replay the new priorities of the batch are part of the cost.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
@@ -53,7 +57,7 @@ def main(argv: list[str]) -> int:
         f"Microseconds for {BATCH} of {options.size:,} transitions of {sum_floats()} floats, from the framework's own"
     )
     print(f"sample: medians of {options.rounds} rounds, and the ratio within a round with its quartiles.\n")
-    print(f"{'framework':<20}{'uniform':>10}{'aged':>10}{'/ uniform':>12}{'quartiles':>16}")
+    print(f"{'framework':<20}{'uniform':>10}{'ours':>10}{'/ uniform':>12}{'quartiles':>16}")
     rows = []
     for name in [options.framework] if options.framework else FRAMEWORKS:
         try:
@@ -65,7 +69,8 @@ def main(argv: list[str]) -> int:
         label = f"{name} {row.version}"
         print(f"{label:<20}{row.uniform_us:>10.1f}{row.aged_us:>10.1f}{row.ratio:>12.2f}{quartiles:>16}", flush=True)
         rows.append(row)
-    bars = [Bar(f"{row.framework}: aged sample / uniform sample", row.ratio, LIMIT) for row in rows]
+    by_age = [row for row in rows if row.framework not in PRIORITISED]
+    bars = [Bar(f"{row.framework}: aged sample / uniform sample", row.ratio, LIMIT) for row in by_age]
     if options.size == MAIN_SIZE and bars:
         print("\nBars:", *bars, sep="\n  ")
     if options.json:
@@ -94,11 +99,37 @@ def measure(name: str, size: int, rounds: int) -> Row:
 
 def sb3(size: int) -> tuple[Case, Case]:
     """SB3's ReplayBuffer, and ours converted from it: both over the same arrays."""
+    from neoteny.integrations.sb3 import AgeWeightedReplayBuffer
+
+    uniform = _sb3_uniform(size)
+    aged = AgeWeightedReplayBuffer.from_buffer(uniform, decay_steps=min(DECAY_STEPS, size))
+    return lambda: uniform.sample(BATCH), lambda: aged.sample(BATCH)
+
+
+def sb3_prioritised(size: int, aged: bool) -> tuple[Case, Case]:
+    """SB3's ReplayBuffer, and by priority, or by priority x age, with the update of the priorities."""
+    from neoteny.integrations.sb3 import PrioritizedReplayBuffer
+
+    uniform = _sb3_uniform(size)
+    decay_steps = min(DECAY_STEPS, size) if aged else None
+    prioritised = PrioritizedReplayBuffer.from_buffer(uniform, decay_steps=decay_steps)
+    rng = np.random.default_rng(0)
+    for count in _chunks(size):  # priorities that differ
+        prioritised.sample(count)
+        prioritised.update_priorities(rng.exponential(size=count))
+    errors = cycle(rng.exponential(size=(1024, BATCH)))
+
+    def case() -> None:
+        prioritised.sample(BATCH)
+        prioritised.update_priorities(next(errors))
+
+    return lambda: uniform.sample(BATCH), case
+
+
+def _sb3_uniform(size: int) -> Any:
     import torch
     from gymnasium import spaces
     from stable_baselines3.common.buffers import ReplayBuffer
-
-    from neoteny.integrations.sb3 import AgeWeightedReplayBuffer
 
     torch.set_num_threads(1)
     (obs,), (action,) = FIELDS["obs"], FIELDS["action"]
@@ -106,8 +137,7 @@ def sb3(size: int) -> tuple[Case, Case]:
     for array in (uniform.observations, uniform.next_observations, uniform.actions, uniform.rewards):
         array[:] = 1.0  # every page is touched
     uniform.pos, uniform.full = size // 3, True
-    aged = AgeWeightedReplayBuffer.from_buffer(uniform, decay_steps=min(DECAY_STEPS, size))
-    return lambda: uniform.sample(BATCH), lambda: aged.sample(BATCH)
+    return uniform
 
 
 def torchrl(size: int) -> tuple[Case, Case]:
@@ -159,10 +189,14 @@ def flashbax(size: int) -> tuple[Case, Case]:
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[int], tuple[Case, Case]]]] = {
     "SB3": ("stable-baselines3", sb3),
+    "SB3 PER": ("stable-baselines3", partial(sb3_prioritised, aged=False)),
+    "SB3 PER x age": ("stable-baselines3", partial(sb3_prioritised, aged=True)),
     "TorchRL": ("torchrl", torchrl),
     "flashbax": ("flashbax", flashbax),
 }
 """Each framework: its package, and what makes its uniform sample and ours over a wrapped buffer of a size."""
+PRIORITISED = ("SB3 PER", "SB3 PER x age")
+"""Those by priority, which uniform samples set no limit to."""
 
 
 def _chunks(size: int) -> list[int]:

@@ -11,7 +11,7 @@ from neoteny.report.archive import read_archive, read_digests, read_run, write_a
 from neoteny.runs.checkpoint import digests
 from neoteny.runs.files import checksum
 from neoteny.runs.manifest import manifests
-from neoteny.runs.records import METRICS, end_again, is_finished, read_bytes, read_config, runs_in
+from neoteny.runs.records import METRICS, end_again, is_finished, read_bytes, read_config, read_metrics, runs_in
 from neoteny.settings.identity import own_parts
 
 DESCRIPTION = """Archive finished runs. Each becomes one small text file with its configuration, versions, commit,
@@ -65,7 +65,10 @@ def digests_of(directory: Path) -> dict[str, str]:
     saved: dict[str, str] = {}
     if manifests(directory):
         checkpoint, saved, complaints = digests(directory)
-        if complaints or checkpoint.step < read_config(directory)[0].total_timesteps:
+        config = read_config(directory)[0]
+        early = config.stop_at_return is not None  # such a run may end before its last step
+        end = read_metrics(directory)[-1]["step"] if early else config.total_timesteps
+        if complaints or checkpoint.step < end:
             why = complaints[0] if complaints else f"its last checkpoint is of step {checkpoint.step:,}"
             raise UsageError(f"{directory} cannot be archived: {why}; {end_again(directory)}")
     return {"metrics": checksum(read_bytes(directory / METRICS))[:16], **saved}

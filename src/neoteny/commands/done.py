@@ -8,7 +8,7 @@ from pathlib import Path
 
 def print_done(directory: Path) -> None:
     """Say where a finished run is, and what can be done with it."""
-    from neoteny.training.replaying import can_be_evaluated  # with JAX, which a run has loaded
+    from neoteny.training.evaluation import can_be_evaluated  # with JAX, which a run has loaded
 
     run = shlex.quote(str(directory))
     print(f"\nDone: {directory}\n  neoteny inspect {run}")

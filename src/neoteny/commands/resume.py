@@ -16,6 +16,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="the run's directory")
     parser.add_argument("--steps", type=int, help="a new number of steps in all, larger than before")
     parser.add_argument("--on-nan", choices=("halt", "skip"), help="instead of the run's own --on-nan")
+    parser.add_argument("--stop-at-return", type=float, metavar="R", help="instead of the run's own --stop-at-return")
     parser.add_argument(
         "--allow-version-change",
         action="store_true",
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> int:
         options.run,
         steps=options.steps,
         on_nan=options.on_nan,
+        stop_at_return=options.stop_at_return,
         allow_version_change=options.allow_version_change,
         new_episodes=options.new_episodes,
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neoteny.replay import saved
 from neoteny.replay.ages.ageing import LARGEST, Floats, Ints, Schedule, positive_total
-from neoteny.replay.batch import Batch
 from neoteny.replay.drawing import Draw
 from neoteny.replay.priority_by_age import AgeWeights, draw_products
 from neoteny.replay.sampling import check_schedule_type
@@ -54,6 +53,19 @@ class PrioritizedSampler:
         return PriorityDrawer(self, ring)
 
 
+class Drawn(Protocol):
+    """Which transitions a batch contains, and when it was drawn: a Batch tells it."""
+
+    @property
+    def slots(self) -> Ints: ...
+
+    @property
+    def positions(self) -> Ints: ...
+
+    @property
+    def clock(self) -> int: ...
+
+
 class PriorityDrawer:
     """Draws by priority, and age weight if there is one, from a sum tree over the slots of one ring."""
 
@@ -87,7 +99,7 @@ class PriorityDrawer:
         """beta of the batch `further` after the next."""
         return min(1.0, self._sampler.beta + (self._draws + further) * self._sampler.beta_step)
 
-    def update(self, batch: Batch, errors: ArrayLike) -> None:
+    def update(self, batch: Drawn, errors: ArrayLike) -> None:
         """Give the transitions of a batch new errors; those no longer held are passed over."""
         errors = np.asarray(errors, np.float64)
         if errors.shape != batch.slots.shape:

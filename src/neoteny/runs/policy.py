@@ -24,6 +24,7 @@ from neoteny.machine.compiled import compiled
 from neoteny.runs import policy_file
 from neoteny.runs.policy_file import SavedPolicy
 from neoteny.runs.records import read_config
+from neoteny.runs.session import Best
 from neoteny.settings.config import TrainConfig, check_seed
 from neoteny.settings.identity import changed_settings, check_same_network
 
@@ -86,24 +87,36 @@ def save_policy(directory: Path, config: TrainConfig, agent: Agent, state: Any, 
     policy_file.write_policy(directory, SavedPolicy(problem, updates, leaves, config.to_json()))
 
 
-def load_policy(run: str | Path, network: Any = None, seed: int = 0) -> Policy:
+def save_best(directory: Path, config: TrainConfig, problem: Problem, best: Best | None) -> None:
+    """Write the best policy beside the last; if there is none, remove one that is there."""
+    if best is None:
+        policy_file.remove_best(directory)
+    else:
+        saved = SavedPolicy(problem, best.updates, best.leaves, config.to_json())
+        policy_file.write_policy(directory, saved, best=True)
+
+
+def load_policy(run: str | Path, network: Any = None, seed: int = 0, best: bool = False) -> Policy:
     """The policy of a run: ``policy(obs)`` gives actions, with its normaliser inside.
 
     obs: one observation, or a batch of them; a dict, if the environment's observations are dicts.
     ``policy(obs, deterministic=False)`` adds the noise that the agent explores with; it comes from `seed`.
-    network: the user's own module, if the run was trained with one.
+    network: the user's own module, if the run was trained with one. best: the policy of the evaluation with the largest
+    mean return, instead of the last one.
     """
     check_seed(seed)
     if said := policy_file.caution(Path(run)):
         warnings.warn(said, stacklevel=2)
-    return load_with_problem(Path(run), network, seed)[0]
+    return load_with_problem(Path(run), network, seed, best)[0]
 
 
-def load_with_problem(directory: Path, network: Any = None, seed: int = 0) -> tuple[Policy, Problem]:
-    """The policy of a run, and what it was trained for."""
+def load_with_problem(
+    directory: Path, network: Any = None, seed: int = 0, best: bool = False
+) -> tuple[Policy, Problem]:
+    """The policy of a run, the last or the best, and what it was trained for."""
     config, facts = read_config(directory)
     check_same_network(directory, facts["environment"].get("network"), network)
-    problem, updates, leaves, made_with = policy_file.read_policy(directory)
+    problem, updates, leaves, made_with = policy_file.read_policy(directory, best)
     for name, was, now in changed_settings(made_with, facts["config"]):
         raise UsageError(
             f"{directory / 'policy'} is the policy of another run: there {name} is {was}, and in this run it is {now}"

@@ -20,6 +20,7 @@ from neoteny.runs.records import parse, read_bytes
 from neoteny.settings.types import fitted
 
 _FILE = "policy.npz"
+_BEST = "best.npz"
 _OLD = ("problem.json", "params.npz")
 _KINDS: dict[str, Any] = {
     "obs_shape": tuple[int, ...],
@@ -45,8 +46,8 @@ class SavedPolicy(NamedTuple):
     """Of the run that made it; empty in a policy from before there was a digest."""
 
 
-def write_policy(directory: Path, policy: SavedPolicy) -> None:
-    """Write a policy into its run's directory."""
+def write_policy(directory: Path, policy: SavedPolicy, best: bool = False) -> None:
+    """Write a policy into its run's directory, as its last one or as its best."""
     folder = inside(directory, "policy", folder=True)
     folder.mkdir(exist_ok=True)
     facts = {name: value for name, value in asdict(policy.problem).items() if name in _KINDS}
@@ -54,14 +55,20 @@ def write_policy(directory: Path, policy: SavedPolicy) -> None:
     for name in ("action_low", "action_high"):
         facts[name] = None if facts[name] is None else facts[name].tolist()
     content = {"problem": facts, "leaves": policy.leaves, "config": policy.config}
-    write(folder / _FILE, encode({"policy": content, "digest": digest(content)}))
-    for name in _OLD:
+    write(folder / (_BEST if best else _FILE), encode({"policy": content, "digest": digest(content)}))
+    for name in () if best else _OLD:
         (folder / name).unlink(missing_ok=True)
 
 
 def check_place(directory: Path) -> None:
     """Raise UsageError if something is in a run's directory where its policy will be written, and is not a file."""
-    inside(directory, "policy", _FILE)
+    for name in (_FILE, _BEST):
+        inside(directory, "policy", name)
+
+
+def remove_best(directory: Path) -> None:
+    """Remove the best policy of a run, if it has one."""
+    inside(directory, "policy", _BEST).unlink(missing_ok=True)
 
 
 def has_policy(run: Path) -> bool:
@@ -79,14 +86,16 @@ def caution(run: Path) -> str | None:
     )
 
 
-def read_policy(run: Path) -> SavedPolicy:
-    """The policy in a run's directory, or a UsageError that says what is wrong with it."""
+def read_policy(run: Path, best: bool = False) -> SavedPolicy:
+    """The last or the best policy in a run's directory, or a UsageError that says what is wrong with it."""
     folder = run / "policy"
-    if not has_policy(run):
+    if best and not (folder / _BEST).exists():
+        raise UsageError(f"{run} has no best policy: it is kept from the run's first evaluation on (--eval-every)")
+    if not best and not has_policy(run):
         raise UsageError(f"{run} has no policy yet: it is written at the run's first evaluation")
-    if not (folder / _FILE).exists():
+    if not best and not (folder / _FILE).exists():
         return _read_old(folder)
-    path = inside(run, "policy", _FILE)
+    path = inside(run, "policy", _BEST if best else _FILE)
     data = read_bytes(path)
     try:
         saved = decode(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,17 @@ COUNTERS = (
 )
 _METRIC = re.compile(r"(?!(step|frames|updates|skipped_updates|self)$)[a-z][a-z0-9_/.]*")
 """The name of what an update reports, beside which the log has names of its own."""
+
+
+class Best(NamedTuple):
+    """The policy of the evaluation with the largest mean return so far."""
+
+    value: float
+    """That mean return."""
+    step: int
+    updates: int
+    leaves: list[NDArray[Any]]
+    """The policy's parameters."""
 
 
 @dataclass
@@ -68,6 +79,8 @@ class Session:
     """What each network said of it at the last measurement."""
     new_fit: dict[str, float] | None = None
     """The loss that a new network of each kind is left with on it, to compare trainability with."""
+    best: Best | None = None
+    """The best policy so far, by its evaluation; None before the first."""
     halted: str | None = None
     """Why the run must stop, once an update was not finite that is one too many. Not saved: a resumed run goes on."""
     pending: list[tuple[Batch, UpdateReport]] = field(default_factory=list)
@@ -95,6 +108,7 @@ def state_of(session: Session, save_envs: bool = True) -> tuple[dict[str, Any], 
         "probe": session.probe,
         "earlier": session.earlier,
         "new_fit": session.new_fit,
+        "best": None if session.best is None else session.best._asdict(),
     }, reason
 
 
@@ -109,6 +123,7 @@ def restore(
     try:
         _check(state, session, agent, step)
         session.state = _filled(shapes_after(agent, remedies, state["counters"]["updates"]), state["agent"])
+        session.best = _best(state.get("best"), agent, remedies, state["counters"])
         session.rng.bit_generator.state = state["rng"]
     except UNFIT as error:
         raise Damaged(f"its state is not that of a run: {error}") from error
@@ -153,6 +168,27 @@ def _check(state: Any, session: Session, agent: Agent, step: int) -> None:
         raise ValueError("its earlier values are not of this agent's networks")
     if new_fit and not (new_fit.keys() == agent.networks.keys() and all(type(v) is float for v in new_fit.values())):
         raise ValueError("its losses of new networks are not of this agent's networks")
+
+
+def _best(saved: Any, agent: Agent, remedies: Sequence[Remedy], counters: dict[str, int]) -> Best | None:
+    """The best policy of a saved state, None if it has none; raises one of UNFIT if it is damaged."""
+    if saved is None:
+        return None
+    best = Best(**saved)
+    numbers = {"step": best.step, "updates": best.updates}
+    if not all(type(number) is int and 0 <= number <= counters[name] for name, number in numbers.items()):
+        raise ValueError(f"its best policy is of step {best.step!r:.50} and update {best.updates!r:.50}")
+    if type(best.value) is not float or not np.isfinite(best.value):
+        raise ValueError("its best policy has no return")
+    shapes = jax.tree.leaves(agent.policy_params(shapes_after(agent, remedies, best.updates)))
+    fits = len(shapes) == len(best.leaves) and all(map(_fits, best.leaves, shapes))
+    if not fits or not all(np.isfinite(leaf).all() for leaf in best.leaves):
+        raise ValueError("its best policy is not of this agent's networks")
+    return best
+
+
+def _fits(leaf: Any, shape: Any) -> bool:
+    return _is_array(leaf, shape.dtype, shape.shape)
 
 
 def _is_array(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:

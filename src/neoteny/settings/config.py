@@ -77,6 +77,8 @@ class TrainConfig:
     """Steps between evaluations; 0 for none. 10,000 if not given, 250,000 for ddqn."""
     eval_episodes: int = 10
     """Episodes of each evaluation."""
+    stop_at_return: float | None = None
+    """Be done as soon as the mean return of an evaluation is at least this; if not given, at the last step."""
     log_every: int = 1_000
     """Steps between lines of metrics."""
     checkpoint_every: float = 600
@@ -112,6 +114,13 @@ class TrainConfig:
                 flag = "steps" if name == "total_timesteps" else name.replace("_", "-")
                 raise UsageError(f"--{flag} must be >= {least}, got {getattr(self, name)}")
         object.__setattr__(self, "seed", check_seed(self.seed))
+        if self.stop_at_return is not None:
+            if not math.isfinite(self.stop_at_return):
+                raise UsageError(f"--stop-at-return must be finite, got {self.stop_at_return}")
+            if not self.eval_every:
+                raise UsageError(
+                    f"--stop-at-return {self.stop_at_return:g} needs evaluations, and --eval-every 0 makes none"
+                )
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads must be >= 1, got {self.threads}")
         if self.keep_checkpoints and not self.checkpoint_every:

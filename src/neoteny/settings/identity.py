@@ -22,7 +22,7 @@ ALWAYS = ("env", "seed", "total_timesteps")
 """Settings that are part of every id, whatever their value."""
 WITHOUT_EFFECT = ("log_every", "checkpoint_every", "keep_checkpoints", "wandb", "device")
 """Settings that change what is written or where, and not the result."""
-MAY_CHANGE = ("total_timesteps", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
+MAY_CHANGE = ("total_timesteps", "stop_at_return", "checkpoint_every", "keep_checkpoints", "on_nan", "wandb")
 """Settings that a resumed run may have other than before."""
 
 

@@ -16,25 +16,32 @@ from threadpoolctl import threadpool_limits
 from neoteny import envs
 from neoteny.errors import Interrupted, RunStopped
 from neoteny.machine.allocation import memory_kept
-from neoteny.machine.signals import Stop, asked_to_stop
+from neoteny.machine.signals import asked_to_stop
 from neoteny.runs.checkpoint import Checkpoints
 from neoteny.runs.inspect import describe_dropped
 from neoteny.runs.policy import save_policy
 from neoteny.runs.run import Run
 from neoteny.runs.session import Session, state_of
 from neoteny.settings.config import TrainConfig
+from neoteny.training.callbacks import Callbacks
 from neoteny.training.dispatching import dispatch_updates
-from neoteny.training.evaluate import ATARI_EPSILON, evaluate, finished
+from neoteny.training.evaluating import evaluate_now, good_enough
 from neoteny.training.guards import NotFinite, drop, finite, stop_if_halted
 from neoteny.training.observing import observe
+from neoteny.training.playing import finished
 from neoteny.training.priming import is_collecting, is_due, next_count
 from neoteny.training.progress import Progress
 from neoteny.training.settling import settle
 from neoteny.training.setup import Setup
 
 
-def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
-    """From wherever the session is to the end, with a checkpoint now and then, and one before any error is raised."""
+def go_on(
+    session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints, callbacks: Callbacks
+) -> Path:
+    """From wherever the session is to the end, or to where a callback stops it.
+
+    There is a checkpoint now and then, and one before any error is raised.
+    """
     config = setup.config
     between_ticks = True
 
@@ -42,40 +49,61 @@ def go_on(session: Session, setup: Setup, run: Run, progress: Progress, checkpoi
         forever = _kept_forever(session, setup)
         return _save(session, setup, run, progress, checkpoints, envs, forever)
 
+    def tell(name: str, returns: list[float] | None = None) -> None:
+        callbacks.tell(name, run.directory, session, setup, returns)
+
     try:
         # One thread for NumPy's own products: their bits must not depend on the cores this process may use.
         with asked_to_stop() as stop, threadpool_limits(1, "blas"), memory_kept():
-            if config.checkpoint_every and checkpoints.newest is None:
-                save()
+            if config.checkpoint_every and checkpoints.newest is None and save():
+                tell("after_checkpoint")
             saved = time.monotonic()
             while True:
                 stop_if_halted(session)
                 if _evaluation_due(session, config):
-                    _evaluate(session, setup, run, progress, stop)
+                    returns = evaluate_now(session, setup, run, progress, stop)
+                    if returns is not None:
+                        tell("after_evaluation", returns)
                 if stop.signal is not None:
                     save()
                     stop_if_halted(session)
                     message = f"Stopped at step {session.step:,}; {checkpoints.how_to_go_on()}"
                     raise Interrupted(message, stop.signal)
                 priming = is_due(session, config)
-                if session.step >= config.total_timesteps and not priming:
+                early = good_enough(session, config)
+                if early or (session.step >= config.total_timesteps and not priming):
                     break
+                if callbacks.asked:
+                    save()
+                    stop_if_halted(session)
+                    run.log_timing(session.step, stopped=callbacks.asked)
+                    progress.say(
+                        f"Stopped at step {session.step:,}, since {callbacks.asked}; {checkpoints.how_to_go_on()}"
+                    )
+                    return run.directory
                 if priming:
                     prime(session, setup, run, progress)
                 else:
                     between_ticks = False
                     tick(session, setup, run, progress, checkpoints)
                     between_ticks = True
+                    tell("after_step")
                 if config.checkpoint_every:
                     checkpoints.spill(session.buffer)
                     keep = not priming and _kept_forever(session, setup)
                     if time.monotonic() - saved >= config.checkpoint_every or keep:
-                        save()
+                        if save():
+                            tell("after_checkpoint")
                         saved = time.monotonic()
             settle(session, setup, run)
             stop_if_halted(session)
             if config.checkpoint_every and not save():
                 raise RunStopped(f"the end of the run could not be saved; {checkpoints.how_to_go_on()}")
+            if config.checkpoint_every:
+                tell("after_checkpoint")
+            if early:
+                run.log_timing(session.step, stopped=early)
+                progress.say(f"Done at step {session.step:,}, since {early}.")
             try:
                 _conclude(session, setup, run, progress)
             except OSError as error:
@@ -234,40 +262,11 @@ def _evaluation_due(session: Session, config: TrainConfig) -> bool:
     return bool(every) and session.evaluated != session.step and _crossed(session, every or 1, config)
 
 
-def _evaluate(session: Session, setup: Setup, run: Run, progress: Progress, stop: Stop) -> None:
-    agent, config = setup.agent, setup.config
-    params = agent.policy_params(session.state)
-    epsilon = ATARI_EPSILON if config.env.startswith("ALE/") else 0.0
-    assert setup.evaluation_envs is not None
-    envs.stay_in_present_world(setup.evaluation_envs, session.envs)
-
-    def policy(obs: NDArray[Any]) -> NDArray[Any]:
-        if stop.signal is not None:
-            raise _Abandoned
-        return np.asarray(setup.evaluation(params, obs if setup.problem.pixels else obs.astype(np.float32)))
-
-    try:
-        returns = evaluate(policy, setup.evaluation_envs, config.seed, session.step, epsilon)
-    except _Abandoned:
-        return  # it is still due, and a resumed run begins with it
-    session.evaluated = session.step
-    run.log(session.step, eval_return=float(np.mean(returns)), eval_returns=returns)
-    progress.evaluated(session.step, returns)
-    try:
-        save_policy(run.directory, config, agent, session.state, setup.problem, session.updates)
-    except OSError as error:
-        progress.say(f"The policy could not be saved at step {session.step:,} ({error.strerror}); the run goes on.")
-
-
 def _kept_forever(session: Session, setup: Setup) -> bool:
     """Return whether this step is one whose checkpoint --keep-checkpoints keeps: equal shares of the planned length."""
     count, length = setup.config.keep_checkpoints, setup.problem.total_timesteps
     before = session.step - setup.config.num_envs
     return session.step > 0 and session.step * count // length > before * count // length
-
-
-class _Abandoned(Exception):
-    """An evaluation that was asked to stop."""
 
 
 def _crossed(session: Session, every: int, config: TrainConfig) -> bool:

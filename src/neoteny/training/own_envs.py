@@ -15,8 +15,11 @@ from neoteny.envs import MakeEnv
 from neoteny.errors import UsageError
 
 
-def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
-    """`make_env`, refused if it returns an environment twice: two of a run's environments would be one."""
+def each_new(make_env: MakeEnv | None, called: str = "make_env") -> MakeEnv | None:
+    """`make_env`, refused if it returns an environment twice: two of a run's environments would be one.
+
+    called: what the caller's argument is called.
+    """
     if make_env is None:
         return None
     earlier: list[gym.Env] = []
@@ -25,10 +28,10 @@ def each_new(make_env: MakeEnv | None) -> MakeEnv | None:
     def make_another() -> gym.Env:
         env: Any = make_env()
         if not isinstance(env, gym.Env):
-            raise UsageError(f"make_env must return a Gymnasium environment (gymnasium.Env), got {env!r}")
+            raise UsageError(f"{called} must return a Gymnasium environment (gymnasium.Env), got {env!r}")
         if any(env.unwrapped is other for other in earlier):
             raise UsageError(
-                f"make_env returned the same environment twice, {env}: it must make a new one at every call, such as "
+                f"{called} returned the same environment twice, {env}: it must make a new one at every call, such as "
                 "lambda: gym.make(...)"
             )
         earlier.append(env.unwrapped)

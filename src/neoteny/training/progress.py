@@ -8,7 +8,7 @@ from collections import deque
 
 from neoteny.output import is_terminal, say, show
 from neoteny.settings.config import TrainConfig
-from neoteny.training.evaluate import described
+from neoteny.training.playing import described
 
 _NAMES = {"critic_loss": "loss", "q": "Q", "age_mean": "age"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +20,15 @@ from neoteny.runs.checkpoint import Checkpoints
 from neoteny.runs.files import inside
 from neoteny.runs.lock import lock
 from neoteny.runs.manifest import Checkpoint, manifests
-from neoteny.runs.records import METRICS, check_log, fact, is_finished, read_config
+from neoteny.runs.policy import save_best
+from neoteny.runs.records import METRICS, check_log, fact, is_finished, read_config, read_metrics
 from neoteny.runs.run import Run, taken, versions
 from neoteny.runs.session import Session, restore
 from neoteny.settings.automatic import settled
 from neoteny.settings.cautions import cautions, shortfalls
 from neoteny.settings.config import TrainConfig
 from neoteny.settings.identity import changed_settings, check_same_network
+from neoteny.training.callbacks import Callback, Callbacks
 from neoteny.training.guards import cut
 from neoteny.training.loop import go_on
 from neoteny.training.observing import observe
@@ -39,6 +42,7 @@ def train(
     out: str | Path | None = None,
     make_env: envs.MakeEnv | None = None,
     network: Any = None,
+    callbacks: Sequence[Callback] = (),
     overwrite: bool = False,
     quiet: bool = False,
 ) -> Path:
@@ -49,9 +53,11 @@ def train(
         out: the run's directory; if not given, a free one under ``runs/``.
         make_env: a function that makes an environment, instead of config.env, which then only names it.
         network: a Flax module from observations to features, instead of the agent's own trunk.
+        callbacks: code of your own to be called after steps, evaluations and checkpoints, which may stop the run.
         overwrite: whether to replace a run that is in the directory already.
         quiet: whether to print no progress.
     """
+    told = Callbacks(callbacks)
     config = settled(config)
     limit_threads(config)
     config = dataclasses.replace(config, threads=threads_in_force())  # what is recorded is what is so
@@ -62,7 +68,7 @@ def train(
     run.log_timing(0, life=run.lives, first_step=0)
     for caution in cautions(config):
         progress.say(caution)
-    return _finish(session, setup, run, progress, Checkpoints(run.directory))
+    return _finish(session, setup, run, progress, Checkpoints(run.directory), told)
 
 
 def _default_directory(config: TrainConfig, setup: Setup, overwrite: bool, progress: Progress) -> Path:
@@ -77,9 +83,13 @@ def _default_directory(config: TrainConfig, setup: Setup, overwrite: bool, progr
     return free
 
 
-def _finish(session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints) -> Path:
+def _finish(
+    session: Session, setup: Setup, run: Run, progress: Progress, checkpoints: Checkpoints, callbacks: Callbacks
+) -> Path:
     """Train to the end, and say so if the agent never learned or was never evaluated."""
-    directory = go_on(session, setup, run, progress, checkpoints)
+    directory = go_on(session, setup, run, progress, checkpoints, callbacks)
+    if callbacks.asked and not is_finished(directory):
+        return directory
     for caution in shortfalls(setup.config, session.updates, session.evaluated):
         progress.say(caution)
     return directory
@@ -91,27 +101,30 @@ def resume(
     steps: int | None = None,
     make_env: envs.MakeEnv | None = None,
     network: Any = None,
+    callbacks: Sequence[Callback] = (),
     allow_version_change: bool = False,
     new_episodes: bool = False,
     on_nan: Literal["halt", "skip"] | None = None,
+    stop_at_return: float | None = None,
     quiet: bool = False,
 ) -> Path:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped; its directory.
 
-    steps: a new number of steps in all, larger than before. make_env, network: as given to ``train``.
+    steps: a new number of steps in all, larger than before. make_env, network, callbacks: as given to ``train``.
     allow_version_change: go on with other versions of the libraries than it began with. new_episodes: begin new
-    episodes, and do not read the saved states of the environments. on_nan: instead of its own.
+    episodes, and do not read the saved states of the environments. on_nan, stop_at_return: instead of its own.
     """
-    directory = Path(run)
+    directory, told = Path(run), Callbacks(callbacks)
     read_config(directory)  # whether it is a run at all
     with lock(directory) as held:
         config, facts = read_config(directory)
         recorded = facts["config"]
-        _check_can_go_on(directory, config, facts, steps, make_env, network)
+        _check_can_go_on(directory, config, facts, steps, stop_at_return, make_env, network)
         config = dataclasses.replace(
             config,
             total_timesteps=config.total_timesteps if steps is None else steps,
             on_nan=on_nan or config.on_nan,
+            stop_at_return=config.stop_at_return if stop_at_return is None else stop_at_return,
         )
         limit_threads(config)
         start_on(config.device)
@@ -144,6 +157,7 @@ def resume(
             session.obs = session.envs.reset(seed=seeds(config, session.step))[0]
             observe(session, setup, np.zeros(config.num_envs), np.ones(config.num_envs, bool))
         reopened = Run.reopen(directory, config, step, position, held, progress.say)
+        save_best(directory, config, setup.problem, session.best)  # not one of a future that is made anew
         checkpoints = Checkpoints(directory, manifest)
         reopened.log_timing(step, life=reopened.lives, first_step=step, changed_versions=changed)
         progress.say(f"Going on with {directory} at step {step:,} of {config.total_timesteps:,}.")
@@ -152,7 +166,7 @@ def resume(
             reopened.log(session.step, episodes_restarted=config.num_envs)
             why = "You asked for new episodes" if new_episodes else "The environment could not be saved"
             progress.say(f"{why}, so the episode begins again.")
-        return _finish(session, setup, reopened, progress, checkpoints)
+        return _finish(session, setup, reopened, progress, checkpoints, told)
 
 
 def _check_can_go_on(
@@ -160,12 +174,20 @@ def _check_can_go_on(
     config: TrainConfig,
     facts: dict[str, Any],
     steps: int | None,
+    stop_at_return: float | None,
     make_env: envs.MakeEnv | None,
     network: Any,
 ) -> None:
     if steps is not None and steps < config.total_timesteps:
         raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
-    if is_finished(directory) and steps in (None, config.total_timesteps):
+    ended = read_metrics(directory)[-1]["step"] if is_finished(directory) else 0
+    if config.stop_at_return is not None and 0 < ended < config.total_timesteps:
+        if stop_at_return is None or stop_at_return <= config.stop_at_return:
+            raise UsageError(
+                f"{directory} is done at step {ended:,}, since it reached --stop-at-return {config.stop_at_return:g}: "
+                "a higher --stop-at-return goes on"
+            )
+    elif ended and steps in (None, config.total_timesteps):
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
     if fact(directory, facts, "make_env") and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 and SBX: age-weighted replay buffers, and callbacks that measure and restore plasticity."""
+"""Stable-Baselines3 and SBX: age-weighted and prioritised replay, and callbacks that measure and restore plasticity."""
 
 from neoteny.integrations.sb3.buffers import (
     AgeWeightedDictReplayBuffer,
@@ -6,6 +6,12 @@ from neoteny.integrations.sb3.buffers import (
     AgeWeightedReplayBuffer,
 )
 from neoteny.integrations.sb3.callbacks import PlasticityCallback
+from neoteny.integrations.sb3.priorities import (
+    PrioritizedDictReplayBuffer,
+    PrioritizedNStepReplayBuffer,
+    PrioritizedReplayBuffer,
+)
+from neoteny.integrations.sb3.prioritized import PrioritizedDQN, PrioritizedSAC, PrioritizedTD3
 from neoteny.integrations.sb3.remedies import (
     InjectionCallback,
     ReDoCallback,
@@ -20,6 +26,12 @@ __all__ = [
     "AgeWeightedReplayBuffer",
     "InjectionCallback",
     "PlasticityCallback",
+    "PrioritizedDQN",
+    "PrioritizedDictReplayBuffer",
+    "PrioritizedNStepReplayBuffer",
+    "PrioritizedReplayBuffer",
+    "PrioritizedSAC",
+    "PrioritizedTD3",
     "ReDoCallback",
     "ReGraMaCallback",
     "ResetCallback",

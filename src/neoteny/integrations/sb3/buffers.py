@@ -20,10 +20,25 @@ except ImportError as error:
     raise ImportError(str(missing_extra("neoteny.integrations.sb3", "sb3", error)), name=error.name) from error
 
 HER_REFUSED = (
-    "hindsight replay cannot be weighted by age here: HerReplayBuffer draws from finished episodes alone and makes up "
-    "goals as it draws, which is a law of its own; use HerReplayBuffer as it is"
+    "hindsight replay cannot be weighted by age or priority here: HerReplayBuffer draws from finished episodes alone "
+    "and makes up goals as it draws, which is a law of its own; use HerReplayBuffer as it is"
 )
 _HER_ARGUMENTS = {"env", "n_sampled_goal", "goal_selection_strategy", "copy_info_dict"}
+
+
+def kind_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> type[ReplayBuffer]:
+    """The buffer of SB3's that these arguments ask for: of observations in a Dict, of n-step returns, or of neither."""
+    space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
+    dictionary, n_step = isinstance(space, spaces.Dict), "n_steps" in kwargs
+    if dictionary and n_step:
+        raise TypeError(f"n_steps={kwargs['n_steps']}: SB3 has no n-step returns for Dict observations; leave it out")
+    return DictReplayBuffer if dictionary else NStepReplayBuffer if n_step else ReplayBuffer
+
+
+def refuse_hindsight(buffer: ReplayBuffer, kwargs: dict[str, Any]) -> None:
+    """Refuse the arguments of hindsight replay."""
+    if _HER_ARGUMENTS & set(kwargs):
+        raise TypeError(f"{type(buffer).__name__}: {HER_REFUSED}")
 
 
 class AgeWeightedReplayBuffer(ReplayBuffer):
@@ -46,13 +61,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
         """The kind that holds such observations, and such returns."""
         kind: type[AgeWeightedReplayBuffer] = cls
         if cls is AgeWeightedReplayBuffer:
-            space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-            dictionary, n_step = isinstance(space, spaces.Dict), "n_steps" in kwargs
-            if dictionary and n_step:
-                raise TypeError(
-                    f"n_steps={kwargs['n_steps']}: SB3 has no n-step returns for Dict observations; leave it out"
-                )
-            kind = AgeWeightedDictReplayBuffer if dictionary else AgeWeightedNStepReplayBuffer if n_step else cls
+            kind = _KINDS[kind_of(args, kwargs)]
         return super().__new__(kind)
 
     def __init__(
@@ -64,8 +73,7 @@ class AgeWeightedReplayBuffer(ReplayBuffer):
         decay_fraction: float | None = None,
         **kwargs: Any,
     ) -> None:
-        if _HER_ARGUMENTS & set(kwargs):
-            raise TypeError(f"{type(self).__name__}: {HER_REFUSED}")
+        refuse_hindsight(self, kwargs)
         self.sampler = AgeWeightedSampler(
             schedule_of(age_weight, decay_steps, min_weight, "age_weight", decay_fraction)
         )

@@ -1,10 +1,10 @@
-"""Evaluation: whole episodes without exploration, in environments of their own, seeded by (seed, step) alone."""
+"""Whole episodes without exploration, in environments of their own, seeded by (seed, step) alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
@@ -16,26 +16,63 @@ ATARI_EPSILON = 0.001
 """The share of random actions in evaluations of Atari games."""
 
 
-def evaluate(
-    policy: Callable[[NDArray[Any]], NDArray[Any]], envs: SyncVectorEnv, seed: int, step: int, epsilon: float = 0.0
-) -> list[float]:
-    """The return of one episode in each of `envs`, raw rewards."""
+class Episode(NamedTuple):
+    """An episode that was played to its end."""
+
+    value: float
+    """The sum of its rewards."""
+    length: int
+    """Its steps, each a decision of the policy."""
+
+
+def play(
+    policy: Callable[[NDArray[Any]], NDArray[Any]],
+    envs: SyncVectorEnv,
+    seed: int,
+    step: int,
+    epsilon: float = 0.0,
+    turns: int = 1,
+) -> list[Episode]:
+    """Play one episode in each of `envs`, with raw rewards; `turns` times, one after the other.
+
+    Args:
+        policy: from a batch of observations to a batch of actions.
+        envs: where to play.
+        seed: of the episodes, together with `step`.
+        step: how far training was.
+        epsilon: the share of random actions.
+        turns: how often every environment is reset and played.
+    """
     entropy = np.random.SeedSequence([seed, step])
     rng = np.random.default_rng(entropy)
-    obs, _ = envs.reset(seed=[int(s) for s in entropy.generate_state(envs.num_envs)])
-    returns: dict[int, float] = {}
-    while len(returns) < envs.num_envs:
+    seeds = [int(s) for s in entropy.generate_state(envs.num_envs * turns)]
+    played: list[Episode] = []
+    for start in range(0, len(seeds), envs.num_envs):
+        played += _play_once(policy, envs, seeds[start : start + envs.num_envs], rng, epsilon)
+    return played
+
+
+def _play_once(
+    policy: Callable[[NDArray[Any]], NDArray[Any]],
+    envs: SyncVectorEnv,
+    seeds: list[int],
+    rng: np.random.Generator,
+    epsilon: float,
+) -> list[Episode]:
+    obs, _ = envs.reset(seed=list(seeds))
+    played: dict[int, Episode] = {}
+    while len(played) < envs.num_envs:
         actions = policy(obs)
         if epsilon > 0:
             random = rng.integers(0, envs.single_action_space.n, envs.num_envs)  # type: ignore[attr-defined]
             actions = np.where(rng.random(envs.num_envs) < epsilon, random, actions)
         obs, _, _, _, info = envs.step(actions)
         for index, episode in finished(info):
-            returns.setdefault(index, episode["r"])
-    return [returns[index] for index in range(envs.num_envs)]
+            played.setdefault(index, Episode(episode["r"], int(episode["l"])))
+    return [played[index] for index in range(envs.num_envs)]
 
 
-def described(returns: list[float]) -> str:
+def described(returns: Sequence[float]) -> str:
     """An evaluation in one sentence, which names the episodes whose return is not finite."""
     finite = [value for value in returns if math.isfinite(value)]
     others = [str(number) for number, value in enumerate(returns, 1) if not math.isfinite(value)]
