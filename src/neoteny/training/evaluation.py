@@ -132,7 +132,7 @@ def evaluate(
 
 
 def can_be_evaluated(directory: Path) -> bool:
-    """Whether `evaluate` takes a run as it is: not if its world changes, or if only its maker can make its environment."""
+    """Whether `evaluate` takes a run as it is: not if its world changes, or if its environment came from make_env."""
     config, facts = read_config(directory)
     if fact(directory, facts, "make_env"):
         return False
