@@ -24,6 +24,7 @@ from neoteny.runs.checkpoint import digests
 from neoteny.settings.config import PlasticityConfig, ReplayConfig, TrainConfig
 from neoteny.settings.identity import canonical
 from neoteny.training import loop
+from neoteny.training.callbacks import Callbacks
 from neoteny.training.priming import next_count
 from neoteny.training.progress import Progress
 from neoteny.training.setup import set_up
@@ -173,7 +174,7 @@ def test_discrete_actions_are_collected_at_random(tmp_path: Path) -> None:
     setup, session = set_up(primed, None, None, 30)
     run = loop.Run(tmp_path / "run", primed, setup.facts)
     checkpoints = loop.Checkpoints(run.directory)
-    loop.go_on(session, setup, run, Progress(primed, quiet=True), checkpoints)
+    loop.go_on(session, setup, run, Progress(primed, quiet=True), checkpoints, Callbacks())
     rng = np.random.default_rng([primed.seed, 1])
     expected = [rng.integers(2, size=3, dtype=np.int32) for _ in range(10)]
     stored = session.buffer.gather(np.arange(30))["action"].reshape(10, 3)[::-1]
