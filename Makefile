@@ -26,7 +26,7 @@ test-fast: .venv/ready ## The tests that take seconds
 	$(BIN)/pytest -m "not slow and not long" -n 2 --dist loadfile
 
 test-long: .venv/ready ## The tests that take minutes
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -m long -n 2 --dist worksteal
 
 test-rllib: .venv-rllib/ready ## The tests of RLlib's integration, in an environment of its own
 	.venv-rllib/bin/pytest tests/rllib
