@@ -13,26 +13,39 @@ from neoteny.replay.ages.ageing import Ints, ages_of
 from neoteny.replay.drawing import Draw
 from neoteny.replay.frames import Pixels
 from neoteny.replay.storage import Layout, Ring, Rows, in_words
+from neoteny.replay.tensors import Convert
 
 
-class Batch(Mapping[str, NDArray[Any]]):
-    """A sampled batch: ``batch["obs"]`` and so on are views into one packed array (pixels: into another).
+class Batch(Mapping[str, Any]):
+    """A sampled batch: ``batch["obs"]`` and so on are views into one packed array (pixels: into another), or tensors
+    made of them.
 
     rows: the packed array. positions: how far behind the newest each transition was when it was drawn. slots: where
     in the ring it lay. weights: importance weights, of a prioritised sampler.
     """
 
-    __slots__ = ("_layout", "clock", "num_envs", "pixels", "positions", "rows", "slots", "weights")
+    __slots__ = ("_convert", "_layout", "clock", "num_envs", "pixels", "positions", "rows", "slots", "weights")
 
-    def __init__(self, rows: Rows, pixels: dict[str, Pixels], draw: Draw, layout: Layout, ring: Ring) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        pixels: dict[str, Pixels],
+        draw: Draw,
+        layout: Layout,
+        ring: Ring,
+        convert: Convert | None = None,
+    ) -> None:
         self.rows = rows
         self.pixels = pixels
         self.positions, self.slots, self.weights = draw
         self.clock, self.num_envs = ring.clock, ring.num_envs
-        self._layout = layout
+        self._layout, self._convert = layout, convert
+        if convert is not None and self.weights is not None:
+            self.weights = convert(self.weights)
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.pixels[name] if name in self.pixels else self._layout.unpack(self.rows, name)
+    def __getitem__(self, name: str) -> Any:
+        array = self.pixels[name] if name in self.pixels else self._layout.unpack(self.rows, name)
+        return array if self._convert is None else self._convert(array)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._layout.fields

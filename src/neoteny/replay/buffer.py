@@ -22,6 +22,7 @@ from neoteny.replay.recent import RecentDraws
 from neoteny.replay.sampling import AgeWeightedSampler, check_batch_size
 from neoteny.replay.saved_buffer import SavedBuffer
 from neoteny.replay.storage import Field, Layout, Ring, Rows, in_words
+from neoteny.replay.tensors import Convert, Kind, converter
 
 
 class ReplayBuffer(SavedBuffer):
@@ -116,16 +117,23 @@ class ReplayBuffer(SavedBuffer):
             arrays[name] = array.reshape(steps * self.num_envs, *shape)
         self._write(arrays, np.zeros((steps * self.num_envs, self.layout.width), np.float32))
 
-    def sample(self, batch_size: int, out: Rows | None = None, batches: int = 1) -> Batch:
-        """Draw a batch, with replacement; its rows into `out` if given, else into a new array.
+    def sample(self, batch_size: int, out: Rows | None = None, batches: int = 1, as_: Kind = "numpy") -> Batch:
+        """Draw a batch, with replacement.
 
-        batches: draw so many at once, one after the other in the rows; importance weights are each batch's own.
+        Args:
+            batch_size: how many transitions.
+            out: the array for the batch's rows; a new one if not given.
+            batches: draw so many batches at once, one after the other in the rows; importance weights are each
+                batch's own.
+            as_: what ``batch["obs"]`` and so on are: "numpy" arrays, or "torch" or "jax" tensors. torch's share the
+                batch's memory; JAX's are copies, except of pixels.
         """
+        convert = None if as_ == "numpy" else converter(as_, out is not None)
         self._check_not_empty()
         check_batch_size(batch_size)
         draw = self._drawer.draw(self._rng, batch_size, batches)
         self._recent.note(draw.positions)
-        return self._gather(draw, out)
+        return self._gather(draw, out, convert)
 
     def sample_by_age(self, rng: np.random.Generator, batch_size: int) -> Batch:
         """Draw a batch by the sampler's age law alone, from a generator of the caller's; `sample` is not affected.
@@ -149,7 +157,7 @@ class ReplayBuffer(SavedBuffer):
             raise ValueError(f"positions must be in 0..{self.num_stored - 1}, got {first} to {last}")
         return self._gather(Draw(positions, self._ring.slots_of(positions)), None)
 
-    def _gather(self, draw: Draw, out: Rows | None) -> Batch:
+    def _gather(self, draw: Draw, out: Rows | None, convert: Convert | None = None) -> Batch:
         ring = self._ring
         # mode: the default, "raise", would gather into a temporary and copy it.
         rows = ring.rows.take(draw.slots, axis=0, out=out, mode="wrap")
@@ -164,7 +172,7 @@ class ReplayBuffer(SavedBuffer):
             rows[:, self.layout.columns["discount"].start] = summed.discounts
             further = summed.further
         pixels = {} if self._store is None else self._store.observations(ring.clock - 1 - draw.positions, further)
-        return Batch(rows, pixels, draw, self.layout, ring)
+        return Batch(rows, pixels, draw, self.layout, ring, convert)
 
     def update_priorities(self, batch: Batch, errors: ArrayLike) -> None:
         """Tell a prioritised sampler the TD errors of a batch it drew, one for each transition.
