@@ -180,18 +180,28 @@ def _check_can_go_on(
 ) -> None:
     if steps is not None and steps < config.total_timesteps:
         raise UsageError(f"--steps must be at least the run's {config.total_timesteps:,}, got {steps:,}")
-    ended = read_metrics(directory)[-1]["step"] if is_finished(directory) else 0
-    if config.stop_at_return is not None and 0 < ended < config.total_timesteps:
+    finished = is_finished(directory)
+    reached = _reached_at(directory, config) if finished else None
+    if reached is not None:
+        assert config.stop_at_return is not None
         if stop_at_return is None or stop_at_return <= config.stop_at_return:
             raise UsageError(
-                f"{directory} is done at step {ended:,}, since it reached --stop-at-return {config.stop_at_return:g}: "
-                "a higher --stop-at-return goes on"
+                f"{directory} is done at step {reached:,}, since it reached --stop-at-return "
+                f"{config.stop_at_return:g}: a higher --stop-at-return goes on"
             )
-    elif ended and steps in (None, config.total_timesteps):
+    elif finished and steps in (None, config.total_timesteps):
         raise UsageError(f"{directory} is done, with {config.total_timesteps:,} steps: --steps with more goes on")
     if fact(directory, facts, "make_env") and make_env is None:
         raise UsageError(f"{directory} was trained with make_env: go on by neoteny.resume(run, make_env=...) in Python")
     check_same_network(directory, fact(directory, facts, "network"), network)
+
+
+def _reached_at(directory: Path, config: TrainConfig) -> int | None:
+    """The step at which a finished run reached its target return before its end; None if it did not."""
+    if config.stop_at_return is None:  # its log is not needed, and may be damaged after the checkpoint
+        return None
+    ended: int = read_metrics(directory)[-1]["step"]
+    return ended if ended < config.total_timesteps else None
 
 
 def _changed_versions(directory: Path, facts: dict[str, Any]) -> list[str]:
