@@ -222,9 +222,8 @@ TINY = {"steps": 260, "eval_every": 130, "eval_episodes": 1, "probe_every": 100,
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("lab/drift-td3", "lab/drift-ddqn", "lab/minatar")),
-        *(pytest.param(f"lab/{part}", marks=pytest.mark.long) for part in ("remedies-priming", "remedies-minatar")),
-        *(pytest.param(f"lab/{part}", marks=pytest.mark.slow) for part in ("priming", "horizon-priming")),
+        pytest.param("lab/horizon-priming", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ALONE if name != "lab/horizon-priming"),
     ],
 )
 def test_a_tiny_run_of_every_method(name: str, tmp_path: Path) -> None:
