@@ -82,10 +82,11 @@ def test_rooms_import_only_what_they_may(room: str, paths: list[Path]) -> None:
                 assert parts[1] in {room, *EVERYWHERE, *MAY_IMPORT[room]}, f"{path.name} imports {name}"
 
 
-def test_jax_is_imported_by_device_alone() -> None:
+def test_the_replay_needs_numpy_alone_but_for_the_device_and_tensors() -> None:
     for path in rooms()["replay"]:
         foreign = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"neoteny"}
-        assert foreign <= ({"numpy", "jax"} if path.parent.name == "device" else {"numpy"}), path.name
+        more = {"jax"} if path.parent.name == "device" else {"torch", "jax"} if path.name == "tensors.py" else set()
+        assert foreign <= {"numpy", *more}, path.name
 
 
 def test_importing_takes_numpy_and_the_replay_alone() -> None:

@@ -7,8 +7,6 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
-from neoteny.wording import did_you_mean
-
 Kind = Literal["numpy", "torch", "jax"]
 Convert = Callable[[NDArray[Any]], Any]
 
@@ -34,5 +32,4 @@ def converter(kind: str, reused: bool) -> Convert:
             import jax
 
             return (lambda array: jax.numpy.array(array, copy=True)) if reused else jax.device_put
-    known = get_args(Kind)
-    raise ValueError(f"as_ must be one of {', '.join(known)}, got {kind!r}{did_you_mean(str(kind), known)}")
+    raise ValueError(f"as_ must be one of {', '.join(get_args(Kind))}, got {kind!r}")
