@@ -133,10 +133,10 @@ def evaluate(
 
 def can_be_evaluated(directory: Path) -> bool:
     """Whether `evaluate` takes a run as it is: not if its world changes, or if its environment came from make_env."""
-    config, facts = read_config(directory)
-    if fact(directory, facts, "make_env"):
-        return False
     try:
+        config, facts = read_config(directory)
+        if fact(directory, facts, "make_env"):
+            return False
         _Place(config, None).make(1).close()
     except UsageError:
         return False
