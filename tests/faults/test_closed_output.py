@@ -84,11 +84,11 @@ def test_commands_that_train_drop_what_cannot_be_shown(command: str, monkeypatch
         ended.append(True)
         return 0
 
-    monkeypatch.setattr(f"neoteny.commands.{command}.main", talk)
+    monkeypatch.setattr(f"neoteny.commands.{command.split()[0]}.main", talk)
     with monkeypatch.context() as broken:
         broken.setattr(sys, "stdout", Broken())
         broken.setattr(sys, "stderr", Broken())
-        assert cli.main([command]) == 0
+        assert cli.main(command.split()) == 0
         assert isinstance(sys.stdout, Broken)
     assert ended
 
@@ -176,12 +176,11 @@ def test_ctrl_c_before_the_first_step_is_one_sentence(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["jaxlib", "libtorch"])
-def test_ctrl_c_while_libraries_are_loaded(library: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_libraries_are_loaded(tmp_path: Path) -> None:
     words = ["-m", "neoteny", "train", "td3", *SMALL.split(), "--out", str(tmp_path / "run")]
     process = python(*words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     maps = Path(f"/proc/{process.pid}/maps")
-    wait_until(lambda: process.poll() is not None or library in maps.read_text(), f"it never loaded {library}")
+    wait_until(lambda: process.poll() is not None or "jaxlib" in maps.read_text(), "it never loaded jaxlib")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=HANG)
     assert "Traceback" not in said
